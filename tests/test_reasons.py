@@ -11,7 +11,7 @@ from storagelab.findings.analysis import analyse
 from storagelab.findings.basis import basis_of
 from storagelab.findings.limits import AtLimit
 from storagelab.findings.model import Estimate
-from storagelab.findings.reasons import RULES, Case, Crowd, DeviceChange, Figure, Rule, case_between_levels, reasons
+from storagelab.findings.reasons import RULES, Case, Crowd, DeviceChange, Figure, Rule, case_between, reasons
 from storagelab.findings.why import QUEUE, Step, Thing, Waterfall
 from storagelab.model.measurement import Run
 from storagelab.report.words.why import waterfall_table, why_sentence
@@ -31,8 +31,7 @@ def case_of(folder, factor, *changes):
         make_batch(whole, told.append)
     runs = [one for one in told if isinstance(one, Run)]
     findings, used = analyse(experiment, plan, runs), basis_of(experiment, plan, runs).used
-    (varied,) = experiment.factors
-    return case_between_levels(findings, used, varied.name, varied.levels[-1].value, varied.levels[0].value)
+    return case_between(findings, used, plan.cells[0].cell_id, plan.cells[-1].cell_id)
 
 
 def test_with_more_cores_the_cpu_was_the_limit(tmp_path):

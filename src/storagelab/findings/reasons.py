@@ -5,7 +5,7 @@ apart, if a step lies within its interval, or if it explains too little of the c
 changed together with the time, and the size of its change. The mechanism only suggests that this quantity causes the
 change.
 
-case_between(findings, used, one, other)      the evidence on two cells; case_between_levels: on two levels of a factor
+case_between(findings, used, one, other)      the evidence on two cells
 reasons(case)                                 the reasons for the change, the one that explains most first
 """
 
@@ -21,7 +21,6 @@ from storagelab.findings import why
 from storagelab.findings.limits import AtLimit, volume_at_limit
 from storagelab.findings.model import Estimate, Findings
 from storagelab.model.measurement import Measurement, Run, TimeSeries
-from storagelab.model.values import JsonValue
 from storagelab.model.waits import Category
 from storagelab.stats.intervals import ALPHA, change, estimate, leaves_out_zero, mean
 
@@ -349,7 +348,7 @@ RULES = (
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# The evidence on two cells, and on two levels
+# The evidence on two cells
 # ---------------------------------------------------------------------------------------------------------------------
 
 Used = Mapping[str, Mapping[int, Run]]
@@ -359,23 +358,12 @@ Used = Mapping[str, Mapping[int, Run]]
 def case_between(findings: Findings, used: Used, one: str, other: str, ratio: Estimate | None = None) -> Case | None:
     """The case from one cell to another; None without waits of both. `ratio` as in `between`."""
     waterfall = why.between(findings, one, other, by=why.by_cause, ratio=ratio)
-    return _case(findings, waterfall, why.between(findings, one, other, ratio=ratio), used)
-
-
-def case_between_levels(
-    findings: Findings, used: Used, factor: str, level: JsonValue, baseline: JsonValue
-) -> Case | None:
-    """The evidence on the change between two levels of a factor, over all cells whose other factors are equal."""
-    waterfall = why.between_levels(findings, factor, level, baseline, by=why.by_cause)
-    return _case(findings, waterfall, why.between_levels(findings, factor, level, baseline), used)
-
-
-def _case(findings: Findings, waterfall: why.Waterfall | None, parts: why.Waterfall | None, used: Used) -> Case | None:
+    parts = why.between(findings, one, other, ratio=ratio)
     if waterfall is None or parts is None:
         return None
-    pairs = [(list(used[one].values()), list(used[other].values())) for one, other in waterfall.pairs]
+    pairs = [(list(used[before].values()), list(used[after].values())) for before, after in waterfall.pairs]
     slower = 1 if waterfall.change.value > 0 else 0
-    cells = [(findings.cell(one), findings.cell(other)) for one, other in waterfall.pairs]
+    cells = [(findings.cell(before), findings.cell(after)) for before, after in waterfall.pairs]
     limit = volume_at_limit(cells, waterfall.change.value)
     waiting = crowds(run for pair in pairs for run in pair[slower])
     return Case(waterfall, parts, device_changes(pairs), waiting, limit)
