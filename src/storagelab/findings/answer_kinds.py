@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from pydantic import Field
 
 from storagelab.findings.cell import LimitedRate
 from storagelab.findings.model import Compared, Estimate, Verdict
 from storagelab.model.engines import Provenances
 from storagelab.model.plan import Factor, Preference
-from storagelab.model.values import Frozen, JsonValue
+from storagelab.model.values import Described, Frozen, JsonValue
 
 
 class Good(Frozen):
@@ -30,77 +29,85 @@ class Pattern(Frozen):
     free: tuple[str, ...]
 
 
-class Pick(Frozen):
+class Pick(Described):
     """The cheapest, by the spec's `prefer`, of the layouts to use that are almost as fast as the fastest."""
 
-    cell_id: str = Field(description="Its id.")
-    levels: dict[str, JsonValue] = Field(description="Its levels.")
-    decided_by: tuple[Preference, ...] = Field(
-        description="The preferences that left others out, in their order; `fastest` alone: no other mean is near."
-    )
-    within: float | None = Field(
-        None,
-        description="They chose among those of `meant` that take at most this share longer than the fastest; `null` if "
-        "levels that are surely slower were left out, too.",
-    )
-    at_most_slower: float | None = Field(None, description="As below, of this layout alone.")
-    capacity_bytes: float | None = Field(None, description="The capacity of the data's volumes, or `null`.")
-    keeps: str | None = Field(None, description="The factor on which that capacity depends.")
-    capacities: tuple[tuple[JsonValue, float], ...] = Field(
-        (), description="That factor's levels, each with its capacity in bytes."
-    )
+    cell_id: str
+    """Its id."""
+    levels: dict[str, JsonValue]
+    """Its levels."""
+    decided_by: tuple[Preference, ...]
+    """The preferences that left others out, in their order; `fastest` alone: no other mean is near."""
+    within: float | None = None
+    """They chose among those of `meant` that take at most this share longer than the fastest; `null` if levels that are
+    surely slower were left out, too."""
+    at_most_slower: float | None = None
+    """As below, of this layout alone."""
+    capacity_bytes: float | None = None
+    """The capacity of the data's volumes, or `null`."""
+    keeps: str | None = None
+    """The factor on which that capacity depends."""
+    capacities: tuple[tuple[JsonValue, float], ...] = ()
+    """That factor's levels, each with its capacity in bytes."""
 
 
-class Choice(Frozen):
+class Choice(Described):
     """What to use, the same under all `loads`."""
 
-    loads: tuple[dict[str, JsonValue], ...] = Field(
-        description="The levels of the loads that it holds for; empty if only layouts are varied."
-    )
-    verdict: Verdict = Field(description="The verdict under these loads.")
-    layouts: int = Field(description="How many layouts were compared.")
-    tied: tuple[str, ...] = Field(description="The ids of the best set.")
-    meant: tuple[str, ...] = Field(description="Those of them that `pattern` describes, with a cell for each load.")
-    pattern: Pattern = Field(
-        description="`needed`: each `factor` that matters, with its good `levels`. `free`: factors "
-        "whose levels don't matter."
-    )
-    pick: Pick | None = Field(
-        description="The cheapest of `meant`, by the spec's `prefer`; `null` while layouts still wait for their runs."
-    )
-    lowest: Estimate | None = Field(
-        None, description="The shortest mean time of `meant`, or the lowest rate; `null` over several loads."
-    )
-    highest: Estimate | None = Field(None, description="The longest mean time, or the highest rate.")
-    at_most_slower: float | None = Field(
-        None,
-        description="An upper bound (95 %) for the time of any of `meant` over that of the truly fastest; `null` if "
-        "it is above 2 or unknown.",
-    )
-    same: bool = Field(False, description="Whether that bound is within `indifferent`.")
-    next_slower: str | None = Field(None, description="The nearest cell that is told apart.")
-    leads: tuple[Estimate, ...] = Field(
-        (), description="Its ratio of times to the fastest; over several loads the smallest and the largest."
-    )
+    loads: tuple[dict[str, JsonValue], ...]
+    """The levels of the loads that it holds for; empty if only layouts are varied."""
+    verdict: Verdict
+    """The verdict under these loads."""
+    layouts: int
+    """How many layouts were compared."""
+    tied: tuple[str, ...]
+    """The ids of the best set."""
+    meant: tuple[str, ...]
+    """Those of them that `pattern` describes, with a cell for each load."""
+    pattern: Pattern
+    """`needed`: each `factor` that matters, with its good `levels`. `free`: factors whose levels don't matter."""
+    pick: Pick | None
+    """The cheapest of `meant`, by the spec's `prefer`; `null` while layouts still wait for their runs."""
+    lowest: Estimate | None = None
+    """The shortest mean time of `meant`, or the lowest rate; `null` over several loads."""
+    highest: Estimate | None = None
+    """The longest mean time, or the highest rate."""
+    at_most_slower: float | None = None
+    """An upper bound (95 %) for the time of any of `meant` over that of the truly fastest; `null` if it is above 2 or
+    unknown."""
+    same: bool = False
+    """Whether that bound is within `indifferent`."""
+    next_slower: str | None = None
+    """The nearest cell that is told apart."""
+    leads: tuple[Estimate, ...] = ()
+    """Its ratio of times to the fastest; over several loads the smallest and the largest."""
 
 
-class Gain(Frozen):
+class Gain(Described):
     """The gain from the good levels of a factor, with all else equal. Without good levels, it is relative to the
     factor's first level.
     """
 
-    factor: str = Field(description="The factor.")
-    levels: tuple[JsonValue, ...] = Field(description="Its good levels. If any level will do: all but the first.")
-    reference: JsonValue = Field(description="The level that they are compared with.")
-    best: Estimate = Field(description="The smallest ratio of time to the reference, with its joint interval.")
-    worst: Estimate = Field(description="The largest one.")
-    seen: bool = Field(description="Whether any of the differences is told apart from chance.")
-    sure: bool = Field(description="Whether all are.")
-    same: bool = Field(False, description="Whether all intervals lie within `indifferent`.")
-    untested: bool = Field(False, description="The levels were run in different blocks.")
-    depends_on: tuple[str, ...] = Field(
-        (), description="Factors on which the size of the effect, or the best level, depends."
-    )
+    factor: str
+    """The factor."""
+    levels: tuple[JsonValue, ...]
+    """Its good levels. If any level will do: all but the first."""
+    reference: JsonValue
+    """The level that they are compared with."""
+    best: Estimate
+    """The smallest ratio of time to the reference, with its joint interval."""
+    worst: Estimate
+    """The largest one."""
+    seen: bool
+    """Whether any of the differences is told apart from chance."""
+    sure: bool
+    """Whether all are."""
+    same: bool = False
+    """Whether all intervals lie within `indifferent`."""
+    untested: bool = False
+    """The levels were run in different blocks."""
+    depends_on: tuple[str, ...] = ()
+    """Factors on which the size of the effect, or the best level, depends."""
 
 
 class Limit(Frozen):
@@ -112,45 +119,51 @@ class Limit(Frozen):
     share: float
 
 
-class Cause(Frozen):
+class Cause(Described):
     """The wait that changed most from one level of a factor to others, or a volume's limit. Seconds are per connection,
     averaged over all other factors.
     """
 
-    factor: str = Field(description="The factor.")
-    before: tuple[JsonValue, ...] = Field(description="From these levels ...")
-    after: tuple[JsonValue, ...] = Field(description="... to those.")
-    wait: str | None = Field(
-        description="The wait that changed most in the direction of the time; `null` where a "
-        "volume's limit sets the pace."
-    )
-    limit: Limit | None = Field(None, description="That limit, or `null`.")
-    from_s: float = Field(description="Seconds in the wait before; with a limit, the volumes' shortest time.")
-    to_s: float = Field(description="The same after.")
-    total_from_s: float = Field(description="Seconds in all before.")
-    total_to_s: float = Field(description="Seconds in all after.")
+    factor: str
+    """The factor."""
+    before: tuple[JsonValue, ...]
+    """From these levels ..."""
+    after: tuple[JsonValue, ...]
+    """... to those."""
+    wait: str | None
+    """The wait that changed most in the direction of the time; `null` where a volume's limit sets the pace."""
+    limit: Limit | None = None
+    """That limit, or `null`."""
+    from_s: float
+    """Seconds in the wait before; with a limit, the volumes' shortest time."""
+    to_s: float
+    """The same after."""
+    total_from_s: float
+    """Seconds in all before."""
+    total_to_s: float
+    """Seconds in all after."""
 
 
-class SlowestAtLimit(Frozen):
+class SlowestAtLimit(Described):
     """The slowest layout, if a volume's limit surely explains most of the time by which it is slower than the
     fastest."""
 
-    cell_id: str = Field(description="The slowest cell.")
-    limit: Limit = Field(description="The volume that was at its limit there.")
+    cell_id: str
+    """The slowest cell."""
+    limit: Limit
+    """The volume that was at its limit there."""
 
 
-class Next(Frozen):
+class Next(Described):
     """The next step to make the result more certain."""
 
-    step: str = Field(
-        description="`runs`: make the missing runs. `repetitions`: make more repetitions. `race`: give the "
-        "race more rounds. Otherwise the kind of "
-        "caution whose cause should be removed."
-    )
-    repetitions: int | None = Field(None, description="The total number of repetitions to make.")
-    effect: float | None = Field(
-        None, description="The difference, as a share of the time, that these find in 4 of 5 experiments."
-    )
+    step: str
+    """`runs`: make the missing runs. `repetitions`: make more repetitions. `race`: give the race more rounds. Otherwise
+    the kind of caution whose cause should be removed."""
+    repetitions: int | None = None
+    """The total number of repetitions to make."""
+    effect: float | None = None
+    """The difference, as a share of the time, that these find in 4 of 5 experiments."""
 
 
 """Facts that keep an experiment from answering its question, or a part of it. Cautions add further facts."""

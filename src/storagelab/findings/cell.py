@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, get_a
 from pydantic import BeforeValidator, Field, SerializeAsAny
 
 from storagelab.model.engines import Provenance
-from storagelab.model.values import Estimate, Frozen, JsonValue
+from storagelab.model.values import Described, Estimate, Frozen, JsonValue
 from storagelab.model.waits import UNINSTRUMENTED, Category, Conservation, WaitStat
 from storagelab.servers.durability import BENIGN_WAITS
 from storagelab.words.names import cell_name, cell_text
@@ -177,7 +177,7 @@ class Point(Frozen):
     value: float
 
 
-class Sample(Frozen):
+class Sample(Described):
     """One quantity over the runs of a cell. `mean` has a 95 % interval that stays above 0, from three runs on; `sd` is
     None for a single run. For times and rates, `mean` is the figure by which cells are compared: the geometric mean of
     the runs that count, adjusted for rounds that the cell missed and for what the run before left behind. For
@@ -189,7 +189,8 @@ class Sample(Frozen):
     minimum: float
     maximum: float
     points: tuple[Point, ...]
-    adjusted: Estimate | None = Field(None, description="`mean` again, if it is adjusted; None for all others")
+    adjusted: Estimate | None = None
+    """`mean` again, if it is adjusted; None for all others"""
 
 
 class Finding(Frozen, ABC):
@@ -242,7 +243,7 @@ class DriveState(Frozen):
     mean: Estimate
 
 
-class CellSummary(Frozen):
+class CellSummary(Described):
     """One cell over its repetitions. Samples are None while the cell has no usable run."""
 
     cell_id: str
@@ -265,34 +266,49 @@ class CellSummary(Frozen):
     """Completion times."""
     work_per_s: Sample | None = None
     """Work a second: rows, requests or transactions."""
-    work: float | None = Field(None, description="the work of the mean run, in its unit")
+    work: float | None = None
+    """the work of the mean run, in its unit"""
     checkpoint_s: Sample | None = None
     """The checkpoint after a run."""
-    latency: dict[str, Estimate] = Field(
-        default_factory=dict,
-        description="figures in seconds, mean, p50 to p99.9, max: of all operations of its runs, or, where a latency "
-        "is judged, geometric means of the runs' own",
-    )
-    judged: Sample | None = Field(None, description="the figure of each run's latency by which the spec compares cells")
-    raw_io: dict[str, Sample] = Field(default_factory=dict, description="results of raw I/O runs, by counter")
-    steady: bool | None = Field(None, description="whether raw I/O ended in steady state; None after too few rounds")
-    waits: tuple[WaitStat, ...] = Field((), description="the mean run, uncut, CPU row included")
-    waits_asked: bool = Field(True, description="False where measure.waits = false: nothing was sampled")
-    wait_shares: dict[str, Estimate] = Field(
-        default_factory=dict, description="wait type -> share of connections x elapsed (0..1), mean over the runs"
-    )
-    available_s: float | None = Field(None, description="connections x elapsed of the mean run")
-    each_s: float | None = Field(None, description="its mean transaction, if `spent` adds up to that")
-    explained: float | None = Field(None, description="share of it that waits + CPU account for")
-    drive_states: tuple[DriveState, ...] = Field((), description="the drives as these runs found and left them")
-    spent: tuple[Spent, ...] = Field((), description="where each second went; of several engines by class of wait")
-    bounds: tuple[Bound, ...] = Field((), description="the shortest times that known limits of its volumes allow")
-    stretch: int = Field(0, description="cells of different stretches of time can't be tested against each other")
-    drives: int | None = Field(None, description="drives of data and log, or volumes if drives are not known")
-    capacity_bytes: float | None = Field(None, description="capacity of the volumes of the data, if known")
-    price_per_month: float | None = Field(None, description="the sum of the spec's prices of its volumes and levels")
-    found: Found = Field(default_factory=dict, description="other findings of its runs")
-    labels: dict[str, str] = Field(default_factory=dict, description="the spec's own short names of what varies")
+    latency: dict[str, Estimate] = Field(default_factory=dict)
+    """figures in seconds, mean, p50 to p99.9, max: of all operations of its runs, or, where a latency is judged,
+    geometric means of the runs' own"""
+    judged: Sample | None = None
+    """the figure of each run's latency by which the spec compares cells"""
+    raw_io: dict[str, Sample] = Field(default_factory=dict)
+    """results of raw I/O runs, by counter"""
+    steady: bool | None = None
+    """whether raw I/O ended in steady state; None after too few rounds"""
+    waits: tuple[WaitStat, ...] = ()
+    """the mean run, uncut, CPU row included"""
+    waits_asked: bool = True
+    """False where measure.waits = false: nothing was sampled"""
+    wait_shares: dict[str, Estimate] = Field(default_factory=dict)
+    """wait type -> share of connections x elapsed (0..1), mean over the runs"""
+    available_s: float | None = None
+    """connections x elapsed of the mean run"""
+    each_s: float | None = None
+    """its mean transaction, if `spent` adds up to that"""
+    explained: float | None = None
+    """share of it that waits + CPU account for"""
+    drive_states: tuple[DriveState, ...] = ()
+    """the drives as these runs found and left them"""
+    spent: tuple[Spent, ...] = ()
+    """where each second went; of several engines by class of wait"""
+    bounds: tuple[Bound, ...] = ()
+    """the shortest times that known limits of its volumes allow"""
+    stretch: int = 0
+    """cells of different stretches of time can't be tested against each other"""
+    drives: int | None = None
+    """drives of data and log, or volumes if drives are not known"""
+    capacity_bytes: float | None = None
+    """capacity of the volumes of the data, if known"""
+    price_per_month: float | None = None
+    """the sum of the spec's prices of its volumes and levels"""
+    found: Found = Field(default_factory=dict)
+    """other findings of its runs"""
+    labels: dict[str, str] = Field(default_factory=dict)
+    """the spec's own short names of what varies"""
 
     @property
     def text(self) -> str:

@@ -21,13 +21,13 @@ from storagelab.findings.cell import Sample as Sample
 from storagelab.model.engines import Provenances
 from storagelab.model.loads.base import Unit
 from storagelab.model.plan import PREFERENCES, Factor, Order, Preference
+from storagelab.model.values import Described, Frozen, JsonValue
 from storagelab.model.values import Estimate as Estimate
-from storagelab.model.values import Frozen, JsonValue
 from storagelab.model.waits import Category
 from storagelab.words.names import group_text, noun
 
 
-class Comparison(Frozen):
+class Comparison(Described):
     """A cell against the best cell: its time divided by the best cell's time. Above 1, the cell is slower, even if
     rates are shown. The 95 % interval is joint: it holds for all comparisons at once. Every output formats this record,
     and no other.
@@ -40,17 +40,18 @@ class Comparison(Frozen):
     cell_id: str
     best_cell_id: str
     ratio: Estimate
-    tested: bool = Field(False, description="whether there are enough runs to tell the two apart")
-    distinguishable: bool = Field(description="whether it is surely slower")
-    may_be_fastest: bool = Field(False, description="whether it is among those that may be the fastest")
+    tested: bool = False
+    """whether there are enough runs to tell the two apart"""
+    distinguishable: bool
+    """whether it is surely slower"""
+    may_be_fastest: bool = False
+    """whether it is among those that may be the fastest"""
     across_blocks: bool = False
-    at_most_slower: float | None = Field(
-        None,
-        description="this cell's time over that of the truly fastest is at most this, at 95 %, for all cells at once",
-    )
+    at_most_slower: float | None = None
+    """this cell's time over that of the truly fastest is at most this, at 95 %, for all cells at once"""
 
 
-class Effect(Frozen):
+class Effect(Described):
     """How a level of a factor compares with the factor's baseline (its first listed level).
 
     `at` fixes other factors; if it is empty, the effect is over all cells in which both levels occur with equal other
@@ -66,11 +67,9 @@ class Effect(Frozen):
     pairs: int
     distinguishable: bool
     across_blocks: bool = False
-    reverses: bool = Field(
-        False,
-        description="whether the level surely takes less time at some levels of other factors and more at others: "
-        "then `ratio` is a mean of opposites",
-    )
+    reverses: bool = False
+    """whether the level surely takes less time at some levels of other factors and more at others: then `ratio` is a
+    mean of opposites"""
 
     @property
     def tested(self) -> bool:
@@ -154,7 +153,7 @@ class WaitChange(Frozen):
     worst_share: float
 
 
-class WaitTrend(Frozen):
+class WaitTrend(Described):
     """A wait type's share of connections x elapsed (0..1) along an ordered factor, other factors fixed as in `at`."""
 
     wait_type: str
@@ -164,7 +163,8 @@ class WaitTrend(Frozen):
     at: dict[str, JsonValue]
     levels: tuple[JsonValue, ...]
     shares: tuple[float | None, ...]
-    estimates: tuple[Estimate | None, ...] = Field((), description="the same with their intervals over the runs")
+    estimates: tuple[Estimate | None, ...] = ()
+    """the same with their intervals over the runs"""
 
 
 Compared = Literal[
@@ -176,7 +176,7 @@ Verdict = Literal[
 ]  # fmt: skip
 
 
-class Judged(Frozen):
+class Judged(Described):
     """The verdict on layouts. "winner" = all other layouts are slower; "best-set" = some may be the fastest;
     "indistinguishable" = each may be the fastest; "too-few-runs" = no test is possible yet; "untested" = each cell ran
     in a separate period.
@@ -184,20 +184,18 @@ class Judged(Frozen):
 
     verdict: Verdict
     """`by-load`: see `loads`; `one-layout`: nothing but loads is varied."""
-    best: tuple[str, ...] = Field(
-        description="ids of the cells that may be the fastest (95 %), the one in front first; empty without a verdict"
-    )
-    tied: tuple[str, ...] = Field(description="the same without the first")
-    fastest: str | None = Field(None, description="the cell of the smallest time, verdict or not")
-    worst: str | None = Field(
-        None, description="the last of the ladder: the slowest of those that are surely not the fastest, if any"
-    )
-    not_compared: tuple[str, ...] = Field(
-        (), description="cells that have too few runs for a test: neither fast nor slower; they rule out a winner"
-    )
-    at_most_slower: float | None = Field(
-        None, description="the one in front takes at most so many times as the truly fastest (95 %); None = unknown"
-    )
+    best: tuple[str, ...]
+    """ids of the cells that may be the fastest (95 %), the one in front first; empty without a verdict"""
+    tied: tuple[str, ...]
+    """the same without the first"""
+    fastest: str | None = None
+    """the cell of the smallest time, verdict or not"""
+    worst: str | None = None
+    """the last of the ladder: the slowest of those that are surely not the fastest, if any"""
+    not_compared: tuple[str, ...] = ()
+    """cells that have too few runs for a test: neither fast nor slower; they rule out a winner"""
+    at_most_slower: float | None = None
+    """the one in front takes at most so many times as the truly fastest (95 %); None = unknown"""
 
 
 class LoadVerdict(Judged):
@@ -218,10 +216,11 @@ class JudgedByLoad(Judged):
 
     comparisons: tuple[Comparison, ...]
     """Each cell against the best one."""
-    loads: tuple[LoadVerdict, ...] = Field((), description="one for each load; empty if there is only one load")
+    loads: tuple[LoadVerdict, ...] = ()
+    """one for each load; empty if there is only one load"""
 
 
-class HostSummary(Frozen):
+class HostSummary(Described):
     """A host of a fleet. `level` is the host's time divided by that of the other hosts, over all cells; it has no
     interval if each host made one round. `fastest` has the cell with the shortest time on the host under each load. A
     host that is not
@@ -232,8 +231,10 @@ class HostSummary(Frozen):
     runs: int
     counted: bool
     level: Estimate | None = None
-    odd_level: bool = Field(False, description="whether it is surely slower or faster than the others")
-    odd_ratios: bool = Field(False, description="whether cells compare there in another way than on the others, surely")
+    odd_level: bool = False
+    """whether it is surely slower or faster than the others"""
+    odd_ratios: bool = False
+    """whether cells compare there in another way than on the others, surely"""
     fastest: tuple[str | None, ...] = ()
 
 
@@ -355,26 +356,27 @@ class Findings(JudgedByLoad):
     """The quantity of the ratios. `time-per-row`: cells insert different numbers of rows; `time-per-request`: raw I/O;
     `time-per-transaction`: generated loads, whose runs have the length that the spec sets; others: by `measure.judge`.
     """
-    set_time: bool = Field(False, description="whether all runs last as long as the spec says")
-    unit: Unit = Field("rows", description="the unit of the work of its runs")
-    fit: FitKind = Field(
-        "robust", description="`robust`: odd runs with a cause of the machine's are left out of means and verdicts"
-    )
-    left_out: tuple[tuple[str, int], ...] = Field((), description="(cell_id, repetition) of the runs that are left out")
+    set_time: bool = False
+    """whether all runs last as long as the spec says"""
+    unit: Unit = "rows"
+    """the unit of the work of its runs"""
+    fit: FitKind = "robust"
+    """`robust`: odd runs with a cause of the machine's are left out of means and verdicts"""
+    left_out: tuple[tuple[str, int], ...] = ()
+    """(cell_id, repetition) of the runs that are left out"""
     dependences: tuple[Dependence, ...] = ()
     """How the best level of a factor depends on another factor."""
-    speed_ups: tuple[Effect, ...] = Field(
-        (), description="a factor's levels at each level of the axis: `at` has it alone"
-    )
+    speed_ups: tuple[Effect, ...] = ()
+    """a factor's levels at each level of the axis: `at` has it alone"""
     prefer: tuple[Preference, ...] = PREFERENCES
-    indifferent: float | None = Field(None, description="the difference in time, as a share, that the spec calls none")
-    found: Found = Field(default_factory=dict, description="what else the experiment shows")
-    fleet: Fleet | None = Field(None, description="its hosts; None if all runs were made on one")
-    wait_names: dict[str, tuple[str, ...]] = Field(
-        default_factory=dict,
-        description="if engines are compared: each class of waits in wait_changes and wait_trends "
-        "-> the engines' own names",
-    )
+    indifferent: float | None = None
+    """the difference in time, as a share, that the spec calls none"""
+    found: Found = Field(default_factory=dict)
+    """what else the experiment shows"""
+    fleet: Fleet | None = None
+    """its hosts; None if all runs were made on one"""
+    wait_names: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """if engines are compared: each class of waits in wait_changes and wait_trends -> the engines' own names"""
 
     def cell(self, cell_id: str) -> CellSummary:
         return next(cell for cell in self.cells if cell.cell_id == cell_id)

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pydantic import Field
-
 from storagelab.findings.basis import Evidence, ratio_of, volumes_of
 from storagelab.findings.model import Estimate, Finding, Findings
 from storagelab.model.measurement import Run
@@ -17,7 +15,7 @@ SMALL = 1.1
 """If no bound's interval reaches this gain, storage is not what limits the load."""
 
 
-class Ceiling(Finding):
+class Ceiling(Finding, use_attribute_docstrings=True):
     """A layout that waits for no drive. No faster volume gains more than this layout."""
 
     kind, about, weight = "ceiling", "use", -10
@@ -25,9 +23,12 @@ class Ceiling(Finding):
         "The layouts in memory, or without syncs, if only one layout is neither. Each is an upper bound on the gain "
         "from a faster volume."
     )
-    cell_id: str = Field(description="The layout that waits for no drive.")
-    on_drives: str = Field(description="The one that does.")
-    gain: Estimate = Field(description="The time of that one over its own, with the joint interval.")
+    cell_id: str
+    """The layout that waits for no drive."""
+    on_drives: str
+    """The one that does."""
+    gain: Estimate
+    """The time of that one over its own, with the joint interval."""
 
     @classmethod
     def line(cls, findings: Findings) -> str:

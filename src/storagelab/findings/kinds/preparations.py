@@ -15,17 +15,19 @@ from storagelab.stats.intervals import ALPHA, CONFIDENCE
 from storagelab.words.numbers import percent
 
 
-class PreparedAgain(Finding):
+class PreparedAgain(Finding, use_attribute_docstrings=True):
     """How preparations of the same levels differ."""
 
     kind, about = "prepared_again", "use"
     meaning = "The effect of another preparation on times, if the same levels were prepared several times."
-    sd: Estimate = Field(
-        description="The standard deviation of the mean log times of preparations, including the scatter of their runs."
-    )
-    of_runs: float = Field(ge=0, description="The part of it that the scatter of runs within a preparation explains.")
-    preparations: int = Field(ge=1, description="The number of preparations.")
-    least: int = Field(ge=1, description="The fewest preparations of a level.")
+    sd: Estimate
+    """The standard deviation of the mean log times of preparations, including the scatter of their runs."""
+    of_runs: float = Field(ge=0)
+    """The part of it that the scatter of runs within a preparation explains."""
+    preparations: int = Field(ge=1)
+    """The number of preparations."""
+    least: int = Field(ge=1)
+    """The fewest preparations of a level."""
 
     @classmethod
     def sentences(cls, findings: Findings) -> list[str]:

@@ -11,29 +11,38 @@ from pydantic import Field
 
 from storagelab.findings.basis import Evidence
 from storagelab.findings.model import Finding, Findings
-from storagelab.model.values import Frozen
+from storagelab.model.values import Described
 from storagelab.words.numbers import duration, percent, plural
 
 
-class LeftRace(Frozen):
+class LeftRace(Described):
     """A cell that left."""
 
-    cell_id: str = Field(description="The cell.")
-    after_round: Annotated[int, Field(ge=2)] = Field(description="The last round that it ran in.")
+    cell_id: str
+    """The cell."""
+    after_round: Annotated[int, Field(ge=2)]
+    """The last round that it ran in."""
 
 
-class RaceSummary(Finding):
+class RaceSummary(Finding, use_attribute_docstrings=True):
     """The cost and the result of a race."""
 
     kind, about, weight = "race", "use", 10
     meaning = "How the experiment was raced (`run --find-best`); none if all cells had all repetitions."
-    within: float = Field(ge=0, description="The margin, as a share of the time; 0 = none.")
-    rounds: int = Field(ge=0, description="Rounds made.")
-    runs_of_all: int = Field(ge=1, description="Runs if every cell had all repetitions.")
-    spent_s: float = Field(ge=0, description="Seconds spent on runs.")
-    of_all_s: float = Field(ge=0, description="Seconds that all repetitions would have taken.")
-    left: tuple[LeftRace, ...] = Field(description="Cells that left as surely slower.")
-    open: tuple[str, ...] = Field(description="Cells of a race that is not decided.")
+    within: float = Field(ge=0)
+    """The margin, as a share of the time; 0 = none."""
+    rounds: int = Field(ge=0)
+    """Rounds made."""
+    runs_of_all: int = Field(ge=1)
+    """Runs if every cell had all repetitions."""
+    spent_s: float = Field(ge=0)
+    """Seconds spent on runs."""
+    of_all_s: float = Field(ge=0)
+    """Seconds that all repetitions would have taken."""
+    left: tuple[LeftRace, ...]
+    """Cells that left as surely slower."""
+    open: tuple[str, ...]
+    """Cells of a race that is not decided."""
 
     @classmethod
     def sentences(cls, findings: Findings) -> list[str]:

@@ -12,16 +12,17 @@ from storagelab.findings.model import Finding, Findings
 from storagelab.stats.fit import Fit
 
 
-class Scatter(Finding):
+class Scatter(Finding, use_attribute_docstrings=True):
     """How times scatter from run to run."""
 
     kind, about = "scatter", "use"
     meaning = "How times scatter from run to run; none if no cell was run twice, or if hosts were compared."
-    sd: float = Field(
-        ge=0, description="The standard deviation of log times, over cells that are not surely noisier than others."
-    )
-    runs: int = Field(description="The number of runs that it was estimated from.")
-    alike: bool = Field(description="Whether no cell surely scatters more than others, so that all share one figure.")
+    sd: float = Field(ge=0)
+    """The standard deviation of log times, over cells that are not surely noisier than others."""
+    runs: int
+    """The number of runs that it was estimated from."""
+    alike: bool
+    """Whether no cell surely scatters more than others, so that all share one figure."""
 
     @classmethod
     def sentences(cls, findings: Findings) -> list[str]:  # noqa: ARG003

@@ -50,7 +50,7 @@ class Along(Frozen):
         return f"{significant(self.slow, 2)} sessions waited in {self.what} ({significant(self.others, 2)})"
 
 
-class SlowSeconds(Finding):
+class SlowSeconds(Finding, use_attribute_docstrings=True):
     """The slowest tenth of a cell's seconds."""
 
     kind, about, weight = "slow_seconds", "why", 5
@@ -58,12 +58,18 @@ class SlowSeconds(Finding):
         "Only if layouts are compared by a percentile: for the fastest and the slowest layout, the slowest tenth of "
         "all seconds and the differences in them."
     )
-    cell_id: str = Field(description="The cell.")
-    seconds: int = Field(ge=1, description="Seconds of all its runs.")
-    slow: int = Field(ge=1, description="Those in which the 99th percentile was highest.")
-    slow_p99_s: float = Field(ge=0, description="The mean of their 99th percentiles.")
-    others_p99_s: float = Field(ge=0, description="That of the others.")
-    along: tuple[Along, ...] = Field(description="Other certain differences, the largest first.")
+    cell_id: str
+    """The cell."""
+    seconds: int = Field(ge=1)
+    """Seconds of all its runs."""
+    slow: int = Field(ge=1)
+    """Those in which the 99th percentile was highest."""
+    slow_p99_s: float = Field(ge=0)
+    """The mean of their 99th percentiles."""
+    others_p99_s: float = Field(ge=0)
+    """That of the others."""
+    along: tuple[Along, ...]
+    """Other certain differences, the largest first."""
 
     @classmethod
     def sentences(cls, findings: Findings) -> list[str]:

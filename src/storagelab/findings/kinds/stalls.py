@@ -17,15 +17,19 @@ RUNS_MOST = 29
 """From 30 runs without a stall on, fewer than a tenth of runs may stall."""
 
 
-class StallsUnseen(Finding):
+class StallsUnseen(Finding, use_attribute_docstrings=True):
     """An upper bound on the share of the fastest layout's runs that stall."""
 
     kind, about = "stalls_unseen", "use"
     meaning = "An upper bound on the share of the fastest layout's runs that stall, from its runs."
-    cell_id: str = Field(description="The cell in front.")
-    runs: int = Field(ge=1, description="Its runs.")
-    stalled: int = Field(ge=0, description="Those that took much longer than its others.")
-    share_most: float = Field(ge=0, le=1, description="The largest share that may, at 95 %.")
+    cell_id: str
+    """The cell in front."""
+    runs: int = Field(ge=1)
+    """Its runs."""
+    stalled: int = Field(ge=0)
+    """Those that took much longer than its others."""
+    share_most: float = Field(ge=0, le=1)
+    """The largest share that may, at 95 %."""
 
     @classmethod
     def sentences(cls, findings: Findings) -> list[str]:

@@ -18,18 +18,25 @@ APART_LEAST = 0.005
 """If they differ by less than this share of the time, the typical run and the mean give the same answer."""
 
 
-class TypicalRun(Finding):
+class TypicalRun(Finding, use_attribute_docstrings=True):
     """A cell with some much longer runs, so that its typical run and its mean give different answers."""
 
     kind, about, weight = "typical_runs", "use", 5
     meaning = "Layouts whose typical run (the median) and mean give different answers: some runs took longer."
-    cell_id: str = Field(description="The cell.")
-    runs: int = Field(ge=1, description="Its runs.")
-    slow: int = Field(ge=1, description="Those that took much longer, and count.")
-    times_as_long: float = Field(gt=1, description="The time of the longest of them over the expected time.")
-    fastest: str = Field(description="The cell with the shortest mean under the same load; it may be the cell itself.")
-    typical_ratio: float = Field(gt=0, description="The time of its typical run over the mean of the fastest.")
-    mean_ratio: float = Field(gt=0, description="Its mean over the mean of the fastest.")
+    cell_id: str
+    """The cell."""
+    runs: int = Field(ge=1)
+    """Its runs."""
+    slow: int = Field(ge=1)
+    """Those that took much longer, and count."""
+    times_as_long: float = Field(gt=1)
+    """The time of the longest of them over the expected time."""
+    fastest: str
+    """The cell with the shortest mean under the same load; it may be the cell itself."""
+    typical_ratio: float = Field(gt=0)
+    """The time of its typical run over the mean of the fastest."""
+    mean_ratio: float = Field(gt=0)
+    """Its mean over the mean of the fastest."""
 
     @classmethod
     def line(cls, findings: Findings) -> str:

@@ -40,7 +40,7 @@ from storagelab.model.config import Config
 from storagelab.model.durability import Commits
 from storagelab.model.measurement import Measurement, Run
 from storagelab.model.plan import Cell, Experiment, Factor, Order, Plan, Preference
-from storagelab.model.values import Count, Frozen, JsonValue
+from storagelab.model.values import Count, Described, JsonValue
 from storagelab.model.waits import Conservation, WaitStat, conservation, normalise
 from storagelab.report.document import Document as Paper
 from storagelab.report.words.answer import answer_lines, headline
@@ -228,13 +228,14 @@ class ExportedMeasurement(Measurement):
         return self.durability.commits if self.durability is not None else None
 
 
-class ExportedRun(Run):
+class ExportedRun(Run, use_attribute_docstrings=True):
     """One run."""
 
     cell_id: str = _Elsewhere
     levels: dict[str, JsonValue] = _Elsewhere
     config: Config = _Elsewhere
-    measurement: ExportedMeasurement | None = Field(description="Its figures; `null` if it failed.")
+    measurement: ExportedMeasurement | None
+    """Its figures; `null` if it failed."""
 
 
 class ExportedSummary(CellSummary):
@@ -244,34 +245,36 @@ class ExportedSummary(CellSummary):
     levels: dict[str, JsonValue] = _Elsewhere
 
 
-class ExportedCell(Cell):
+class ExportedCell(Cell, use_attribute_docstrings=True):
     """A planned cell."""
 
-    config: Tables = Field(description="The spec's tables with this cell's levels, and with defaults filled in.")
-    runs: tuple[ExportedRun, ...] = Field(
-        description="Every stored run by repetition and attempt, including failed ones, without those of a burn-in."
-    )
-    burn_in: tuple[ExportedRun, ...] = Field(description="The runs of a burn-in, which no finding uses.")
-    summary: ExportedSummary | None = Field(description="Figures over the usable runs ([below](#its-summary)).")
+    config: Tables
+    """The spec's tables with this cell's levels, and with defaults filled in."""
+    runs: tuple[ExportedRun, ...]
+    """Every stored run by repetition and attempt, including failed ones, without those of a burn-in."""
+    burn_in: tuple[ExportedRun, ...]
+    """The runs of a burn-in, which no finding uses."""
+    summary: ExportedSummary | None
+    """Figures over the usable runs ([below](#its-summary))."""
 
 
-class ExportedCaution(Frozen, extra="allow"):
+class ExportedCaution(Described, extra="allow"):
     """A caution, and the figures of its kind ([below](#cautions))."""
 
     kind: str = Field(json_schema_extra=lambda schema: schema.update(enum=[one.kind for one in kinds_of_caution()]))
     severity: Severity
-    cells: tuple[str, ...] = Field(description="The cells that it concerns; empty = all.")
-    text: str = Field(min_length=1, description="The caution in words.")
+    cells: tuple[str, ...]
+    """The cells that it concerns; empty = all."""
+    text: str = Field(min_length=1)
+    """The caution in words."""
 
 
 class ExportedAnswer(Answer):
     """What a decision needs, as values and in words."""
 
-    lines: tuple[Annotated[str, Field(max_length=640)], ...] = Field(
-        min_length=1, max_length=8,
-        description="The answer in words, the same as on the terminal and the page: what to use comes first. All lines "
-        "together take at most eight rows of 80 characters.",
-    )  # fmt: skip
+    lines: tuple[Annotated[str, Field(max_length=640)], ...] = Field(min_length=1, max_length=8)
+    """The answer in words, the same as on the terminal and the page: what to use comes first. All lines together take
+    at most eight rows of 80 characters."""
 
 
 class ExportedFindings(Findings):
@@ -283,21 +286,25 @@ class ExportedFindings(Findings):
     factors: tuple[Factor, ...] = _Elsewhere
     prefer: tuple[Preference, ...] = _Elsewhere
     cells: tuple[CellSummary, ...] = _Elsewhere
-    cautions: tuple[ExportedCaution, ...] = Field(  # type: ignore[assignment]
-        description="Reasons to trust the findings less, and their limits."
-    )
-    headline: str = Field(min_length=1, description="The verdict in words.")
-    sentences: tuple[str, ...] = Field(description="The evidence in words.")
-    answer: ExportedAnswer = Field(description="What a decision needs, as values and in words ([below](#the-answer)).")
+    cautions: tuple[ExportedCaution, ...]
+    """Reasons to trust the findings less, and their limits."""
+    headline: str = Field(min_length=1)
+    """The verdict in words."""
+    sentences: tuple[str, ...]
+    """The evidence in words."""
+    answer: ExportedAnswer
+    """What a decision needs, as values and in words ([below](#the-answer))."""
 
 
-class Document(Frozen):
-    version: Literal[2] = Field(alias="schema", description="The version of this form.")
-    experiment: ExportedExperiment = Field(description="The spec, and what it says ([below](#the-experiment)).")
-    cells: tuple[ExportedCell, ...] = Field(
-        description="Every planned cell, in the spec's order, with its runs ([below](#a-cell))."
-    )
-    findings: ExportedFindings = Field(description="What the runs show ([below](#findings)).")
+class Document(Described):
+    version: Literal[2] = Field(alias="schema")
+    """The version of this form."""
+    experiment: ExportedExperiment
+    """The spec, and what it says ([below](#the-experiment))."""
+    cells: tuple[ExportedCell, ...]
+    """Every planned cell, in the spec's order, with its runs ([below](#a-cell))."""
+    findings: ExportedFindings
+    """What the runs show ([below](#findings))."""
 
 
 def exported(form: type[_Form], value: BaseModel, **made: object) -> _Form:
