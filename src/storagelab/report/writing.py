@@ -5,7 +5,7 @@ render("md", ...)                        the same findings in another form, as t
 write_brief(None, folder, ...)           one page for decision-makers
 write_charts(None, folder, "png", ...)   each chart as a file
 write_chart("waits", file, ...)          one chart
-write(file, content)                     any of these; resolves links and special files
+write(file, content)                     any of these, also to a link, a device or a pipe
 """
 
 from __future__ import annotations
