@@ -1,1 +1,1 @@
-"""What storagelab itself costs, as medians of paired ratios measured in one run: `make bench`."""
+"""The cost of storagelab itself, as medians of paired ratios measured in one run: `make bench`."""

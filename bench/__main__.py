@@ -1,5 +1,5 @@
-"""`make bench`: each figure with its goal. ARGS="--list" says which question each part answers, ARGS="--only mariadb"
-makes one, ARGS="--pairs 3 --quick" is a rough look.
+"""`make bench`: each figure with its goal. ARGS="--list" prints the question that each part answers, ARGS="--only
+mariadb" runs one part, ARGS="--pairs 3 --quick" gives a rough result.
 """
 
 from __future__ import annotations
@@ -63,19 +63,19 @@ ON_REQUEST = {
     "faults": "Does a campaign that is killed, stopped or starved lose or repeat a run?",
     "fuzz": "Does a wrong spec, an option or a damaged store ever end in a traceback?",
 }
-"""These take long, and show no cost."""
+"""These parts take long, and measure no cost."""
 TABLES = {
     "drawn": "What do reports say of drawn campaigns, for every order of runs and every situation?",
     "drawn_cycles": "What do checkpoint cycles do to verdicts?",
     "pgbench_by_hand": "Does pgbench through storagelab give the figures of pgbench by hand?",
 }
-"""Programs of their own, `python -m bench.NAME`, that write a table of docs/records or docs/how-to."""
+"""Separate programs, `python -m bench.NAME`, that write a table of docs/records or docs/how-to."""
 
 _CASES = {
     False: {"typed": 1_000, "forked": 5_000, "damaged": 200},
     True: {"typed": 40, "forked": 200, "damaged": 20},
 }
-"""Numbers of wrong specs by process and in process, and of damaged stores; the key is --quick."""
+"""The numbers of wrong specs by process, wrong specs in process, and damaged stores; the key is --quick."""
 
 
 def figures(folder: Path, options: argparse.Namespace, parts: Collection[str]) -> Iterator[Figure]:
@@ -90,7 +90,7 @@ def figures(folder: Path, options: argparse.Namespace, parts: Collection[str]) -
     if "simulator" in parts:
         yield from simulator.figures(folder, 1 if quick else simulator.TIMES)
     if "cluster" in parts and find_spec("distributed"):
-        from bench import cluster  # of the extra
+        from bench import cluster  # needs the extra
 
         yield from cluster.figures(folder, pairs, quick)
     if "large" in parts:
@@ -159,7 +159,7 @@ def _against_pgbench(folder: Path, pairs: int) -> Figure:
 
 
 def _mariadb(folder: Path, pairs: int) -> Iterator[Figure]:
-    """In each round, one run is watched, one is made by the server's own client alone, and one is unwatched."""
+    """In each round, one run is sampled, one is made by only the server's own client, and one is not sampled."""
     shares = []
 
     def ours(*, waits: bool = True) -> float:

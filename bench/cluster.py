@@ -1,4 +1,4 @@
-"""Compares two workers of a local Dask cluster with two processes of our own, in one run."""
+"""Compares two workers of a local Dask cluster with two processes of storagelab, in one run."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _made(folder: Path, experiment: Experiment, *, dask: bool) -> tuple[Run, ...
 
 
 def _times(runs: Iterable[Run]) -> list[tuple[float, float]]:
-    """When runs began and ended, in that order."""
+    """The times at which runs began and ended, in that order."""
     texts = ((run.started_at, run.finished_at) for run in runs)
     return sorted((datetime.fromisoformat(a).timestamp(), datetime.fromisoformat(b).timestamp()) for a, b in texts)
 
@@ -76,7 +76,7 @@ def _side_by_side(runs: tuple[Run, ...]) -> tuple[float, list[Run]]:
 
 
 def digest(runs: tuple[Run, ...]) -> str:
-    """A digest of everything measured, except the time that it took here."""
+    """A digest of all measured values except the time that the simulation took here."""
     digest = hashlib.sha256()
     for run in sorted(runs, key=lambda run: run.sequence):
         assert run.measurement is not None

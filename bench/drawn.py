@@ -1,7 +1,7 @@
-"""Draws campaigns with a known truth, to check what reports say about them: their designs, and what happens in them.
+"""Draws campaigns with a known truth, to check the statements of reports about them: designs, and effects on runs.
 
     nice python -m bench.drawn [EXPERIMENTS [FOLDER]] [--jobs N]    writes the tables of docs/records/monte-carlo.md;
-                                                                    a drawing that was stopped goes on in FOLDER
+                                                                    a stopped drawing continues from FOLDER
 
 Noise applies to the log time, 3 % from run to run. `bench.drawn_orders` has the ways in which runs are ordered.
 """
@@ -28,7 +28,7 @@ from storagelab.stats.fit import Fit, Matrix, Means, Places, Vector, prepared
 
 NOISE = 0.03
 ORDERS = 20
-"""Seeds of orders, used in turn."""
+"""The seeds of the orders, used in turn."""
 FILES, LOG, COMPRESSION = "layout.data_files", "layout.log", "target.settings.wal_compression"
 DESIGNS: Mapping[int, Mapping[str, list[int | str]]] = {
     2: {FILES: [1, 4]},
@@ -39,7 +39,7 @@ DESIGNS: Mapping[int, Mapping[str, list[int | str]]] = {
     16: {FILES: [1, 2, 4, 8], LOG: ["a", "b"], COMPRESSION: ["off", "on"]},
     24: {FILES: [1, 2, 4, 8], LOG: ["a", "b", "c"], COMPRESSION: ["off", "on"]},
 }
-"""Layouts -> factors: as in real experiments, so that reports make every kind of statement."""
+"""Maps a number of layouts to factors, as in real experiments, so that reports make every kind of statement."""
 
 Rng = np.random.Generator
 
@@ -89,12 +89,12 @@ def design(
     return Design(experiment, plan, sequence, before, made_in, of_cell)
 
 
-# --- what happens -----------------------------------------------------------------------------------------------------
+# --- effects on runs --------------------------------------------------------------------------------------------------
 
 Machine = Callable[[int], float]
-"""Makes a run of this layout, the next one: by how much its log time is off from the layout's own."""
+"""Makes the next run of this layout: returns the deviation of its log time from the layout's own."""
 Start = Callable[[Rng, int, int], Machine]
-"""A machine on which so many layouts run, so many times in all."""
+"""A machine for a number of layouts and a total number of runs."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class Situation:
 
 
 def _each(draw: Callable[[Rng, int], float]) -> Start:
-    """Runs that know nothing of each other."""
+    """Independent runs."""
     return lambda rng, cells, runs: lambda cell: draw(rng, cell)  # noqa: ARG005 - all have one form
 
 
@@ -133,7 +133,7 @@ def _drift(share: float) -> Start:
 
 
 def _alike(kept: float) -> Start:
-    """Each run keeps so much of the noise of the one before."""
+    """Each run keeps the fraction `kept` of the noise of the previous run."""
 
     def start(rng: Rng, cells: int, runs: int) -> Machine:  # noqa: ARG001
         last = rng.normal(0, NOISE)
@@ -149,7 +149,7 @@ def _alike(kept: float) -> Start:
 
 
 def _left_behind(*shares: float) -> Start:
-    """The first layout makes the next runs longer by these shares."""
+    """The first layout makes the next runs longer by these fractions."""
 
     def start(rng: Rng, cells: int, runs: int) -> Machine:  # noqa: ARG001
         latest: list[int] = []
@@ -165,7 +165,7 @@ def _left_behind(*shares: float) -> Start:
 
 
 def _every(period: int) -> Start:
-    """Every so many runs, one takes 20 % longer; 0 = one in each round."""
+    """One run in every `period` takes 20 % longer; 0 means one run in each round."""
 
     def start(rng: Rng, cells: int, runs: int) -> Machine:  # noqa: ARG001
         step = period or cells
@@ -176,7 +176,7 @@ def _every(period: int) -> Start:
 
 
 def _debt(rng: Rng, cells: int, runs: int) -> Machine:  # noqa: ARG001
-    """A run of the first layout adds three to a debt, any other one; from 6 on, the next run takes 30 % longer."""
+    """A run adds to a debt: three by the first layout, one by others. From 6 on, the next run takes 30 % longer."""
     debt = int(rng.integers(6))
 
     def run(cell: int) -> float:
@@ -210,11 +210,11 @@ SITUATIONS: Mapping[str, Situation] = {
         _sometimes(0.2, math.exp((STALLING - math.log(0.95)) / 0.2), 0.05, only_first=True), STALLING
     ),
 }  # fmt: skip
-"""What happens to runs; to "normal" ones, nothing. Where layouts differ in it, the first is the guilty one."""
+"""The effects on runs; "normal" has none. If layouts differ in an effect, the first layout causes it."""
 
 
 def happened(of: Design, situation: Situation, rng: Rng) -> Matrix:
-    """What happens in all runs of a design, as cells x rounds."""
+    """The effects on all runs of a design, as cells x rounds."""
     machine = situation.start(rng, of.shape[0], len(of.sequence))
     found = np.full(of.shape, np.nan)
     for at in of.sequence:
@@ -226,24 +226,24 @@ KINDS: Mapping[str, Callable[[Design, Rng], Matrix]] = {
     name: partial(lambda situation, of, rng: happened(of, situation, rng), one)
     for name, one in SITUATIONS.items() if one.mean is not None and not one.first
 }  # fmt: skip
-"""Kinds of noise: layouts are equal, and no run does anything to another."""
+"""Kinds of noise: layouts are equal, and no run affects another."""
 normal = KINDS["normal"]
 
 
 def draw(kind: str, cells: int, repetitions: int, experiments: int) -> Iterator[tuple[Design, Matrix]]:
-    """A/A experiments of one kind, each in its own order; the same ones every time."""
+    """A/A experiments of one kind, each in its own order; every call draws the same experiments."""
     rng = np.random.default_rng([cells, repetitions, list(KINDS).index(kind)])
     for number in range(experiments):
         of = design(cells, repetitions, seed=number % ORDERS)
         yield of, KINDS[kind](of, rng)
 
 
-# --- what a report says -----------------------------------------------------------------------------------------------
+# --- the statements of a report ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Said:
-    """What an experiment's report says: its statements, the fit with its means, and the fastest cell."""
+    """The content of an experiment's report: its statements, the fit with its means, and the fastest cell."""
 
     statements: Statements
     fitted: Fit
@@ -251,7 +251,7 @@ class Said:
 
 
 def say(of: Design, log_s: Matrix, *, robust: bool = True) -> Said:
-    """Does what `analysis` does, without the parts that do not concern times."""
+    """Does the same as `analysis`, without the parts that do not concern times."""
     fitted = fit(of, log_s, robust=robust)
     fastest = fitted.fastest()
     assert fastest is not None
@@ -282,12 +282,12 @@ def judged(of: Design, fitted: Fit) -> JudgedByLoad:
 
 
 def states_a_difference(of: Design, fitted: Fit) -> bool:
-    """Whether the report says that anything differs; quicker than `say`."""
+    """Whether the report states any difference; faster than `say`."""
     return stated_at(of.experiment.factors, of.plan, fitted, of.blocks).name_a_difference
 
 
 def carried_over(of: Design, log_s: Matrix) -> order.CarriedOver | None:
-    """What a report finds of what runs leave behind."""
+    """The report's estimate of what runs leave behind for the next run."""
     return order.carried_over([cell.levels for cell in of.plan.cells], log_s, of.before, of.blocks)
 
 

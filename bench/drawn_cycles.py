@@ -31,10 +31,10 @@ from storagelab.stats.intervals import ALPHA
 SIZES = ((2, 5), (3, 5), (8, 5))
 COUNTED_S = (30, 60)
 DRAWN = 4000
-"""Runs of each kind, from which experiments take theirs at random."""
+"""The runs drawn of each kind; experiments take their runs from these at random."""
 PERIODS_S = (60, 120)
 HEIGHT = 0.4
-"""From 20 % below the mean, as a checkpoint begins, throughput climbs to 20 % above it."""
+"""Throughput climbs from 20 % below the mean, when a checkpoint begins, to 20 % above it."""
 SLOWER = 0.10
 
 
@@ -63,7 +63,7 @@ def limit_s(counted_s: int) -> int:
 
 
 def runs(rng: Rng, period_s: int, number: int, counted_s: int, *, at_random: bool) -> Runs:
-    """Checkpoints begin as the load does, as storagelab asks for one before each run; or `at_random`."""
+    """Checkpoints begin with the load, since storagelab requests one before each run, or `at_random`."""
     seconds = limit_s(counted_s) + counted_s
     offset = rng.integers(0, period_s, (number, 1)) if at_random else np.zeros((number, 1), dtype=int)
     at = np.arange(seconds)

@@ -1,6 +1,6 @@
-"""Every way in which runs are ordered: each draws a campaign in a situation, and has what its report says of it.
+"""All orders of runs: each draws a campaign in a situation, and returns the statements of its report.
 
-Runs are made one after the other by the plan of the experiment, and judged by the same code as real ones.
+Runs follow the experiment's plan, one after the other, and are judged by the same code as real runs.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from storagelab.stats.intervals import ALPHA
 from storagelab.stats.race import LOOK_FROM, SHARE, Standing, error_of, look
 
 MARGIN = 0.05
-"""Of gates."""
+"""The margin of gates."""
 PREPARED, HOSTS, INTERACTION, LUCK = 0.05, 0.20, 0.03, 0.02
-"""One sd of what a preparation, a host, a host to each layout, and a campaign does to its runs."""
+"""The standard deviations of the effects of a preparation, a host, a host on each layout, and a campaign on runs."""
 
 
 class Said(NamedTuple):
@@ -67,7 +67,7 @@ def _report(of: Design, fitted: Fit, levels: Vector) -> Said:
     best, cells = moved.fastest(), len(levels)
     assert best is not None
     equal = not np.ptp(levels)
-    # Where something does differ, it is of no interest whether a report says that anything does.
+    # If something differs, it does not matter whether a report says that anything differs.
     differs = equal and drawn.states_a_difference(of, moved)
     slower, strictly = (_slower(moved, best, alpha) for alpha in (ALPHA, ALPHA * SHARES["verdict"]))
     if slower and not strictly and not (differs or (not equal and drawn.states_a_difference(of, moved))):
@@ -90,14 +90,14 @@ def _slower(fitted: Fit, best: int, alpha: float) -> dict[int, Estimate]:
 
 
 def fixed(rng: Rng, number: int, size: tuple[int, int], kind: str) -> Campaign:
-    """Balanced rounds: up to five layouts two rounds at a time, of more layouts one after the other."""
+    """Balanced rounds: pairs of rounds for up to five layouts, single rounds for more layouts."""
     of = design(*size, seed=number % ORDERS)
     fitted = drawn.fit(of, happened(of, SITUATIONS[kind], rng))
     return Campaign(partial(_report, of, fitted), _truth(size[0], kind))
 
 
 def race(rng: Rng, number: int, size: tuple[int, int], kind: str) -> Campaign:
-    """`--find-best`: rounds of those that may still win."""
+    """`--find-best`: rounds of the layouts that may still win."""
     of, seed = design(*size, seed=number % ORDERS, race=True), int(rng.integers(2**62))
     return Campaign(lambda levels: _report_of_race(of, levels, kind, seed), _truth(size[0], kind))
 
@@ -106,7 +106,7 @@ def raced_to_its_end(of: Design, levels: Vector, kind: str, seed: int) -> tuple[
     """A race, and the times of its runs; what happens to these has the same seed for any levels."""
     machine = SITUATIONS[kind].start(np.random.default_rng(seed), of.shape[0], len(of.sequence))
     log_s, standing, (cells, planned) = np.full(of.shape, np.nan), Standing(tuple(range(of.shape[0]))), of.shape
-    at_once = 2 if cells <= FEW_RACED else 1  # as `raced` has it
+    at_once = 2 if cells <= FEW_RACED else 1  # as in `raced`
     while standing.running and standing.rounds < planned:
         rounds = min(standing.rounds + at_once, planned)
         for at in of.sequence:

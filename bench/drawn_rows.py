@@ -1,6 +1,6 @@
-"""Keeps what was drawn, row by row, in the folder of `--kept`, so that a drawing that is stopped goes on where it was.
+"""Stores drawn results, row by row, in the folder of `--kept`, so that a stopped drawing continues where it ended.
 
-A folder is good for one version of the statistics: use another after a change.
+A folder is valid for one version of the statistics: use a new folder after a change of these.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ import numpy as np
 
 Rng = np.random.Generator
 _FOLDER = "STORAGELAB_BENCH_KEPT"
-"""A variable of the environment, which processes of a pool inherit."""
+"""An environment variable, which the processes of a pool inherit."""
 _EVERY = 50
-"""Experiments after which what was counted is written."""
+"""The number of experiments after which the counts are written."""
 
 
 def into(folder: Path | None) -> None:
-    """Keeps rows in this folder from now on; None = nowhere."""
+    """Stores rows in this folder from now on; None = nowhere."""
     if folder is not None:
         os.environ[_FOLDER] = str(folder)
 

@@ -1,4 +1,4 @@
-"""Feeds storagelab thousands of broken specs and stores and checks what it says. `python -m bench.fuzz --help`
+"""Feeds storagelab thousands of broken specs and stores and checks its response. `python -m bench.fuzz --help`
 
 The promise: no traceback, no hang, no abort, an exit code of 0, 1 or 2, a message that names the file, nothing raw on
 the terminal, and no change to a store that is refused.

@@ -39,17 +39,17 @@ from storagelab.volumes import volume as volumes
 
 ROOT = Path(__file__).parent.parent
 TIED, APART = 1.03, 1.15
-"""Expected ratios of time: below the first, two layouts must not be told apart; from the second on, they must."""
+"""Expected ratios of time: below the first value, two layouts must not be told apart; from the second on, they must."""
 GOAL = 0.95
 _COUNTED = {"read_iops": "reads", "write_iops": "writes"}
 VOLUME_BYTES = 768 * 2**20
 _MEMORY = Path("/dev/shm")
-"""The files of the drives are in memory if there is room: then only the limit holds a volume back, whoever uses the
+"""The drives' files are in memory if there is room, so that only the limit slows a volume, not other users of the
 disk.
 """
 
 Speed = Mapping[str, int]
-"""The limits of a volume, by the spec's keys; without one, requests of that kind are not limited."""
+"""The limits of a volume, by the spec's keys; a kind of request without a limit is not limited."""
 
 
 def iops(number: int) -> Speed:
@@ -58,7 +58,7 @@ def iops(number: int) -> Speed:
 
 
 def why_not() -> str:
-    """Why no volume of known speed can be made here; "" if one can."""
+    """The reason why no volume of known speed can be made here; "" if one can."""
     try:
         volumes.check("a", VolumeConfig(path=".", file_bytes=VOLUME_BYTES, limit=LimitConfig(write_iops=1)))
     except PreflightError as error:
@@ -68,7 +68,7 @@ def why_not() -> str:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where data and log are."""
+    """The volumes of data and log."""
 
     label: str
     data: tuple[str, ...]

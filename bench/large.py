@@ -83,7 +83,7 @@ def _experiment(results: Path, name: str, rows: int, repetitions: int) -> Experi
 
 
 def _made(results: Path) -> list[Measurement]:
-    """What real runs of small worlds measured."""
+    """The measurements of real runs of small simulated servers."""
     experiment = _experiment(results, "made", 2, 2)
     site = Site(experiment="bench", identity="1a46e000", spec_folder=results)
     with Store.writing(results / "made", experiment) as store:

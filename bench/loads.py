@@ -24,7 +24,7 @@ POSTGRES = TargetConfig(engine="postgres", settings={"shared_buffers": "64MB", "
 
 
 def config(rows_per_connection: int = 30_000, *, waits: bool = True, target: TargetConfig = POSTGRES) -> Config:
-    """The load of the quickstart, on one data file."""
+    """The load of the quickstart, with one data file."""
     return Config(
         target=target,
         volumes={"here": VolumeConfig(path=".")},

@@ -1,4 +1,4 @@
-"""Measures how long storagelab itself takes between one run and the next."""
+"""Measures the time that storagelab itself takes between two runs."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ _APART = 1.05
 """Layouts are told apart if each run of one is faster than each of the other, and their means by this factor."""
 LIMITED = ("read_iops", "write_iops")
 _SLOWEST, _FASTEST = 250, 2000
-"""Requests a second of the volumes."""
+"""The limits of volumes, in requests per second."""
 _LOOK_S, _LOOKS = 0.2, 300
 LOADED = ("postgres", "mariadb")
 _ROWS = {"postgres": 15_000, "mariadb": 40_000}
@@ -70,18 +70,18 @@ KNOWN = Path(__file__).parent.parent / "src/storagelab/predicting/known_answers.
 
 Made = TypeVar("Made")
 Place = Mapping[str, str]
-"""Objects, and `log`, by their volumes."""
+"""Maps each object, and `log`, to its volume."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """What was drawn."""
+    """The drawn properties of a case."""
 
     engine: str
     seed: int
     limits: dict[str, dict[str, int]]
     weights: dict[str, tuple[int, int]]
-    """How often each table is read and updated, compared with the others."""
+    """How often each table is read and updated, relative to the other tables."""
     connections: int
     layouts: dict[str, dict[str, str]]
 
@@ -214,7 +214,7 @@ def measured(
         planned = next(one for one in block.runs if one.cell_id == cell.cell_id)
         site = Site(experiment="predicted", identity=f"{os.getpid():08x}", spec_folder=spec.parent)
         with open_block(block, site, InMemory()) as opened, opened.open(planned) as target:
-            # Each layout has as much behind it when it is measured: tables grow while they are updated.
+            # Each layout has run equally long when it is measured, because tables grow while they are updated.
             if label == PRESENT:
                 names = capture(target, cell, to, requests)
             else:
@@ -245,7 +245,7 @@ def capture(target: Any, cell: Cell, to: Path, requests: bool) -> dict[str, str]
 
 
 def _dsn(process: Any) -> str:
-    """Of the private server, and on PostgreSQL of the database that holds the tables."""
+    """The DSN of the private server and, on PostgreSQL, of the database that holds the tables."""
     if not hasattr(process, "conninfo"):
         return f"mysql://{process.address.user}@localhost/?unix_socket={process.address.unix_socket}"
     with psycopg.connect(process.conninfo) as connection:
@@ -308,7 +308,7 @@ class Judged:
 
     @property
     def errors(self) -> list[float]:
-        """Measured over predicted ratio to the captured layout, as logarithms."""
+        """The measured ratio to the captured layout, divided by the predicted ratio, as logarithms."""
         return [math.log(self.measured_times[name] / times) for name, times in self.predicted_times.items()]
 
 

@@ -31,7 +31,7 @@ LAYOUTS, GAINS, NEAR, SLOWER = 6, 1.15, 0.95, 0.95
 near to it a proposal is to come; a ratio from which a proposal is harmful."""
 _SLOW = 40
 TODAY, _PROPOSALS = "today", ("first", "second", "third")
-"""Names of layouts in the kept files."""
+"""The names of layouts in the stored files."""
 
 
 def drawn(engine: str, seed: int) -> Case:
@@ -66,12 +66,12 @@ class Judged:
 
     @property
     def first(self) -> float | None:
-        """The best proposal as measured; None if all was left as it is."""
+        """The measured ratio of the best proposal; None if `recommend` proposed no move."""
         return self.times.get("first")
 
     @property
     def pairs(self) -> list[tuple[float, float]]:
-        """Predicted and measured ratio of each proposal."""
+        """The predicted and the measured ratio of each proposal."""
         return [(predicted, self.times[name]) for name, predicted in self.predicted.items()]
 
 
@@ -100,7 +100,7 @@ def judged(case: Case, place: Path) -> Judged:
 
 
 def _known(case: Case, place: Path) -> KnownCase:
-    """What is predicted now of each layout that was measured."""
+    """The present prediction for each measured layout."""
     told = json.loads((place / "measured.json").read_text("utf-8"))
     rates = {name.replace(" ", "-"): fmean(of) for name, of in told["rates"].items()}
     layouts = {PRESENT: case.layouts[PRESENT]}
@@ -120,7 +120,7 @@ def _known(case: Case, place: Path) -> KnownCase:
 
 
 def _others(case: Case, taken: list[dict[str, str]]) -> Iterator[tuple[str, dict[str, str]]]:
-    """Further layouts: all on one volume, the log alone on one, then drawn ones."""
+    """Further layouts: all objects on one volume, only the log on one volume, then drawn layouts."""
     dice, today = random.Random(f"others {case.seed}"), case.layouts[PRESENT]
     wanted = [dict.fromkeys(today, volume) for volume in case.limits]
     wanted += [{**today, "log": volume} for volume in case.limits]

@@ -42,7 +42,7 @@ class Both:
 
     @property
     def pairs(self) -> list[bool]:
-        """Of pairs that the live database tells apart, whether the replay has the same order."""
+        """For each pair that the live database tells apart: whether the replay has the same order."""
         found = []
         for one, other in combinations(self.live, 2):
             slower, faster = sorted((one, other), key=lambda name: fmean(self.live[name]))

@@ -1,8 +1,8 @@
-"""Makes the tables of docs/records/monte-carlo.md: what reports say of drawn campaigns, order by order.
+"""Makes the tables of docs/records/monte-carlo.md: the statements of reports on drawn campaigns, for each order.
 
-make bench ARGS="--only statistics"            prints the tables, and whether the promises hold; --quick: a tenth of it
-make bench ARGS="--only statistics --write"    puts them into docs/records/monte-carlo.md as well
-make bench ARGS="--only statistics --kept FOLDER"    goes on with the rows in this folder, where it keeps each row
+make bench ARGS="--only statistics"            prints the tables and whether the goals are met; --quick: a tenth of it
+make bench ARGS="--only statistics --write"    also writes the tables into docs/records/monte-carlo.md
+make bench ARGS="--only statistics --kept FOLDER"    stores each row in this folder, and continues from stored rows
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from storagelab.model.values import Estimate
 
 EXPERIMENTS = 1000
 LARGE = 16
-"""In each row; a fifth of that for campaigns of so many layouts, which take long to judge."""
+"""The experiments of each row; a fifth of that for campaigns of this many layouts, which take long to judge."""
 FALSE_MOST = 5.0
 LIMIT_SE = 2.0  # a figure misses its limit if it exceeds it by so many standard errors; chance causes that once in 40
 DOCUMENT = Path(__file__).parent.parent / "docs" / "records" / "monte-carlo.md"
@@ -35,7 +35,7 @@ FIVE, TEN = math.log(1.05), math.log(1.10)
 
 
 class Row(NamedTuple):
-    """An order, so many layouts and repetitions, and what happens to the runs."""
+    """An order, the number of layouts and of repetitions, and the effects on the runs."""
 
     order: str
     size: tuple[int, int]
@@ -77,7 +77,7 @@ class Counts(NamedTuple):
 
 
 def count(drawn: Campaign, kind: str, runs: int) -> Counts:
-    """What reports say of one drawn campaign if layouts are equal, or one is slower, or one is ahead."""
+    """Counts the statements about a drawn campaign if layouts are equal, if one is slower, or if one is faster."""
     slow, truth = drawn.slow, drawn.truth
     only = np.arange(len(truth)) == slow
     equal, five, ten = (drawn.said(truth + more * only) for more in (0.0, FIVE, TEN))
@@ -107,7 +107,7 @@ def _false(equal: Said, truth: np.ndarray, best: float) -> float:
         return equal.differs
     if equal.passes is not None:
         return equal.passes
-    # Of two layouts, the one that does not stall is truly ahead.
+    # Of two layouts, the layout that does not stall is truly faster.
     right = np.flatnonzero(truth == best)
     return equal.winner not in (None, *(right if len(right) == 1 else ())) or any(
         cell in right for cell in equal.slower
@@ -190,7 +190,7 @@ def standard_error(share: float, number: int) -> float:  # in percent
 
 
 def limit(number: int) -> float:
-    """The percentage of errors above which a row of so many experiments misses the goal."""
+    """The percentage of errors above which a row of `number` experiments misses the goal."""
     return FALSE_MOST + LIMIT_SE * standard_error(FALSE_MOST / 100, number)
 
 

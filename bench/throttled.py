@@ -25,7 +25,7 @@ _PATIENCE_S = 5.0
 
 
 def why_not() -> str:
-    """Why no volume can be throttled in this way here; "" if one can."""
+    """The reason why no volume can be throttled in this way here; "" if one can."""
     found = limits.groups()
     return known_answers.why_not() or (
         "" if found and found.version == 1 else "it needs version 1 of the control groups"
@@ -45,7 +45,7 @@ class Throttled(NamedTuple):
             (self.group / file).write_text(f"{self.number} {speed.get(name, 0)}")
 
     def free(self, pid: int) -> None:
-        """Throttles a process no longer."""
+        """Ends the throttling of a process."""
         (self.group.parent / "cgroup.procs").write_text(str(pid))
 
     def command(self, words: Sequence[str]) -> list[str]:

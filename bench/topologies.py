@@ -22,7 +22,7 @@ _IN_ONE_BOOT = 25
 _LETTERS = "ABCDE"
 _DRIVE_MIB = 48
 _PATIENCE_S = 180.0
-"""For each topology; on a busy machine, one took 60 to 150 s."""
+"""The time limit for each topology; on a busy machine, a topology took 60 to 150 s."""
 _SCRIPT = Path(__file__).parent / "guest" / "one_topology.py"
 
 
@@ -46,7 +46,7 @@ def drawn(folder: Path, first_seed: int, count: int, *, nvme: bool = False) -> l
 
 
 def figures(folder: Path, count: int, kept: Path | None = None) -> Iterator[Figure]:
-    """Those in the file `kept` are not drawn again; each drawn one is added to it."""
+    """The figures of `count` topologies. Those stored in the file `kept` are not drawn again; new ones are added."""
     nvme = user_mode.absent() != ""
     if nvme and (reason := absent()):
         print(f"topologies: no guest: {user_mode.absent()}; {reason}")
@@ -82,6 +82,6 @@ def _read(kept: Path | None) -> list[dict[str, Any]]:
 
 
 def is_wrong(one: dict[str, Any]) -> bool:
-    """Whether a byte outside changed, something was left, or the topology broke."""
+    """Whether a byte outside changed, something was left behind, or the topology did not end normally."""
     broke = "broke" in one or one["told"].startswith("BROKE") or one["undone"][-1] != "done"
     return broke or bool(one["changed_outside"] or one["left"])

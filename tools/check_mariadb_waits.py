@@ -78,7 +78,7 @@ class Checked:
 
 
 class Caller:
-    """Tells what a system call of the server's threads concerns, from its arguments."""
+    """Classifies a system call of the server's threads by its arguments."""
 
     def __init__(self, pid: int, threads: Sequence[int]) -> None:
         self._files = {int(link.name): _class_of_file(os.readlink(link)) for link in Path(f"/proc/{pid}/fd").iterdir()}

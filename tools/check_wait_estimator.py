@@ -194,7 +194,7 @@ def little_memory(server: Server, wanted: bool) -> Iterator[None]:
 
 
 def _dissolve_memory_group() -> None:
-    """Moves its processes out and removes it; tries for a while, as sessions that are just ending can't be moved."""
+    """Moves the group's processes out and removes it. Tries for a while, as sessions that are ending can't be moved."""
     for _ in range(50):
         for pid in (MEMORY_GROUP / "cgroup.procs").read_text().split():
             with contextlib.suppress(OSError):
@@ -278,7 +278,7 @@ class Row:
 
 
 def comparison(checked: Checked) -> list[Row]:
-    """The classes with a visible share of the run."""
+    """The classes with a visible fraction of the run's time."""
     truth = checked.truth
     resource_s, signal_s, count = (defaultdict[str, float](float) for _ in range(3))
     for row in normalise(checked.raw):

@@ -1,4 +1,4 @@
-"""Count the Python code: lines by folder, functions and their length, and questions that only one folder should ask.
+"""Counts the Python code: lines by folder, lengths of functions, and idioms that only one folder may contain.
 
     python tools/count_house.py [CHECKOUT...]
     python tools/count_house.py --check     fail if this checkout exceeds a figure of tools/house.toml, or is well below
@@ -26,9 +26,9 @@ HOUSE = "tools/house.toml"
 SMALL = 60
 LONGEST_LINE = 120
 SLACK = 0.005
-"""How far below its figure the house may be, as a share, before the figure must be lowered."""
+"""How far a figure may be below its limit, as a fraction, before the limit must be lowered."""
 MAY_BE_SMALL = re.compile(r"findings/(?:cautions|kinds)/|report/charts/|verbs/|engines/\w+/loads/")
-"""One of many of a kind: a caution, a kind of finding, a chart, a verb, or an engine's load."""
+"""A module of a kind of which there are many: a caution, a kind of finding, a chart, a verb, or an engine's load."""
 _LOAD = r"(?:load|workload|work)"
 _LOAD_CLASS = r"(?:\w*InsertLoad|GeneratedLoad|DatabaseLoad|Pgbench|Sysbench|Sql|RawIo|RandomInsert|Mixed)"
 QUESTIONS = {
@@ -43,7 +43,7 @@ QUESTIONS = {
     "self.server is None": (re.compile(r"self\._?server is (?:not )?None"), ("servers/server.py",)),
     "target.attached": (re.compile(r"\btarget\.attached\b"), ("servers/server.py", "spec/", "model/")),
 }
-"""What is counted, and where it is allowed."""
+"""The idioms that are counted, and the folders where they are allowed."""
 
 
 class Counts(NamedTuple):
@@ -114,7 +114,7 @@ def _small(counts: Counts) -> int:
 
 
 def figures(checkout: Path) -> dict[str, float]:
-    """What tools/house.toml limits, as this checkout has it."""
+    """The figures that tools/house.toml limits, as found in this checkout."""
     counts = count(checkout)
     tests = [path.read_text("utf-8").splitlines() for path in sorted((checkout / "tests").rglob("*.py"))]
     rust = [path.read_text("utf-8").splitlines() for path in sorted((checkout / "crates").rglob("*.rs"))]
@@ -135,7 +135,7 @@ def figures(checkout: Path) -> dict[str, float]:
 
 
 def complaints(limits: dict[str, int], found: dict[str, float]) -> Iterator[str]:
-    """What keeps `make lint` from passing."""
+    """The reasons why `make lint` fails."""
     for name, limit in limits.items():
         is_least, is_bound = name.endswith("_at_least"), name in ("median_at_most", "longest_function")
         if found[name] < limit if is_least else found[name] > limit:

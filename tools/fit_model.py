@@ -61,7 +61,7 @@ from storagelab.validation.articles import (
 
 ROOT = Path(__file__).resolve().parents[1]
 WRONG = 10.0
-"""The z of a figure whose run failed."""
+"""The z for a figure whose run failed."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class Parameter:
         return (value - self.low) / (self.high - self.low)
 
 
-# --- what is run -----------------------------------------------------------------------------------------------------
+# --- the runs --------------------------------------------------------------------------------------------------------
 
 
 def set_up(arguments: argparse.Namespace) -> Setup:
@@ -142,7 +142,7 @@ def set_up(arguments: argparse.Namespace) -> Setup:
 
 
 def _planned(runs: tuple[PlannedRun, ...], cells: Mapping[str, Cell]) -> PlannedBlock:
-    """A block with its own cells alone: its drives are made in the form of the first of them."""
+    """A block reduced to the given cells: its drives are formatted as for the first of these cells."""
     return PlannedBlock(runs, {run.cell_id: cells[run.cell_id] for run in runs})
 
 
@@ -151,7 +151,7 @@ def _cells_of(figure: PublishedFigure, levels: Levels, cells: Sequence[Cell]) ->
 
 
 def figures_of(content: object, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
-    """Everything in a scenario that has a label."""
+    """All labelled figures in a scenario."""
     if isinstance(content, dict):
         if "label" in content and "value" in content:
             yield path, content
@@ -368,7 +368,7 @@ class Search:
         )  # fmt: skip
 
 
-# --- words -----------------------------------------------------------------------------------------------------------
+# --- output ----------------------------------------------------------------------------------------------------------
 
 
 def ratios(setup: Setup, values: Mapping[str, Any]) -> str:

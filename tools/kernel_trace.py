@@ -1,4 +1,4 @@
-"""Traces in the kernel what processes really do: sleep in which system call, queue for a CPU, or run.
+"""Traces in the kernel what processes do: sleep (and in which system call), wait for a CPU, or run.
 
 Needs Linux on x86-64, root, and a mounted tracefs.
 """

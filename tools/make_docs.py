@@ -47,7 +47,7 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 SITE = ROOT / "build" / "docs"
 MAN = DOCS / "man" / "data" / "share" / "man" / "man1" / "storagelab.1"
-"""Below docs/man as the wheel installs it."""
+"""The path below docs/man, which is also the path in the wheel."""
 CAPTURE_SCHEMA = ROOT / "src" / "storagelab" / "capture" / "capture.schema.json"
 EXPORT_SCHEMA = ROOT / "src" / "storagelab" / "report" / "export" / "export.schema.json"
 _GENERATED = re.compile(r"(<!-- generated: (.+?) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -72,11 +72,11 @@ _PARTS = {
     "estimate": "Estimate",
     "sample": "Sample",
 }
-"""What the page describes in a table of its own -> the class."""
+"""Maps each part that the page describes in a separate table to its class."""
 
 
 def fields_of(part: str) -> str:
-    """The fields of one part of the export; "" is its top."""
+    """The fields of one part of the export; "" is its top level."""
     whole = json_schema()
     return table(["field", "meaning"], _fields(whole["$defs"][part] if part else whole, whole, ""))
 
@@ -88,7 +88,7 @@ def fields_of_capture() -> str:
 
 
 def _fields(part: Schema, whole: Schema, before: str) -> Iterator[Row]:
-    """A row for each field, but one for all that have no description of their own: that of the part."""
+    """A row for each field. Fields without a description share one row, which has the description of the part."""
     meanings = {name: _meaning(field, whole) for name, field in part["properties"].items()}
     if undescribed := [f"`{before}{name}`" for name, meaning in meanings.items() if not meaning]:
         yield [", ".join(undescribed), _joined(part.get("description", ""))]
@@ -114,7 +114,7 @@ def _joined(text: str) -> str:
 
 
 def _words(field: Schema) -> Iterator[str]:
-    """The words that a field allows, if its description leaves some out."""
+    """The values that a field allows, if its description does not list them all."""
     choices = [field, *field.get("anyOf", ()), field.get("items", {})]
     words = [word for choice in choices for word in choice.get("enum", ())]
     if left := [f"`{word}`" for word in words if f"`{word}`" not in field.get("description", "")]:
@@ -156,7 +156,7 @@ def command_line() -> str:
 
 
 def _commands(command: Any, called: str) -> Iterator[tuple[Any, str]]:
-    """A command and those below it, each with the words that call it."""
+    """A command and its subcommands, each with the words that call it."""
     yield command, called
     for name in command.list_commands(None) if hasattr(command, "list_commands") else ():
         yield from _commands(command.get_command(None, name), f"{called} {name}")
@@ -176,7 +176,7 @@ def _verb(command: Any, called: str) -> str:
 
 
 def man_page() -> str:
-    """The same as roff: every verb with its arguments and options."""
+    """The command line as roff: every verb with its arguments and options."""
     top = typer.main.get_command(cli.app)
     verbs = "".join(_man_verb(*verb) for verb in _commands(top, "storagelab") if verb[1] != "storagelab")
     codes = "".join(f".TP\n{_roff(code)}\n{_roff(meaning)}\n" for code, meaning in _exit_codes())
@@ -228,7 +228,7 @@ def recipes() -> str:
 
 
 def _needs(plan: Plan) -> str:
-    """What a spec needs beyond storagelab and room on a disk."""
+    """The requirements of a spec besides storagelab and space on a disk."""
     configs = [cell.config for cell in plan.cells]
     volumes_of = [{name: config.volumes[name] for name in config.volumes_used} for config in configs]
     volumes = [volume for one in volumes_of for volume in one.values()]
@@ -335,7 +335,7 @@ _MAY_DESTROY = (
 
 
 def destroyed() -> str:
-    """What each key and verb that touches drives may destroy, and what is asked first."""
+    """For each key and verb that touches drives: what it may destroy, and the confirmation that it requires."""
     rows = []
     for what, name, confirmed_by in _MAY_DESTROY:
         tables = models_in(Config.model_fields[name.partition(".")[0]].annotation) if "." in name else []

@@ -19,7 +19,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
 PICTURES = {"waits.png": "demo-waits.png"}
-"""A chart of the report -> its picture in docs/pictures."""
+"""Maps a chart of the report to its picture in docs/pictures."""
 BEGIN, END = "<!-- example: begin -->\n", "<!-- example: end -->"
 
 

@@ -26,7 +26,7 @@ from storagelab.spec.matrix import expand
 
 FOLDER = Path(__file__).resolve().parent.parent / "tests" / "golden" / "answers"
 LEAST_SPENT = 1e-7
-"""Of a connection's time: what took less is left out."""
+"""The least fraction of a connection's time; waits that took less are left out."""
 DIGITS = 6
 _UNUSED = {
     "points", "wait_trends", "wait_changes", "speed_ups", "found", "wait_shares", "raw_io", "checkpoint_s",
@@ -47,7 +47,7 @@ def thinned(findings: Findings) -> dict[str, Any]:
 
 
 def _whole_s(cell: dict[str, Any]) -> float:
-    """Seconds of a connection, all runs together."""
+    """The seconds of a connection, summed over all runs."""
     return sum(sum(one["by_run_s"]) for one in cell["spent"])
 
 
@@ -107,7 +107,7 @@ def reword() -> None:
 
 
 def refused_world(changes: list[tuple[str, str]]) -> str:
-    """What `storagelab plan` says of the small simulated world with these changes, on one line."""
+    """The output of `storagelab plan` for the small simulated experiment with these changes, on one line."""
     from real_servers import site_at
     from simulated_specs import SMALL
 
@@ -123,7 +123,7 @@ def refused_world(changes: list[tuple[str, str]]) -> str:
 
 
 def write_cases(file: Path, cases: list[dict[str, Any]]) -> None:
-    """One line each."""
+    """Writes each case on one line."""
     lines = ",\n".join(json.dumps(case, ensure_ascii=False) for case in cases)
     file.write_text(f"[\n{lines}\n]\n", "utf-8")
 

@@ -94,7 +94,7 @@ def _taken(page: Page, where: str, file: Path) -> None:
 
 
 def _half_size(page: Page, saved: Path, file: Path) -> None:
-    """What was saved, at the size of a page: it has two pixels for each of a page's."""
+    """Scales a screenshot, which has two pixels for each pixel of the page, to the size of the page."""
     encoded = base64.b64encode(saved.read_bytes()).decode()
     page.goto("about:blank")
     page.set_content(f'<img src="data:image/png;base64,{encoded}" style="zoom: 0.5">')

@@ -1,8 +1,8 @@
-"""Check what `make wheel` built, and write the notes of the release: tools/release.py FOLDER
+"""Checks the files that `make wheel` built, and writes the notes of the release: tools/release.py FOLDER
 
-It checks that the version has its section in CHANGELOG.md, that package indexes will take the files, that the licence
-of each bundled crate is kept, and that a wheel installs and plans in a new environment without compilers. Nothing is
-uploaded.
+It checks that the version has its section in CHANGELOG.md, that package indexes will accept the files, that the licence
+of each bundled crate is included, and that a wheel installs and plans in a new environment without compilers. Nothing
+is uploaded.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from storagelab import __version__
 
 ROOT = Path(__file__).resolve().parent.parent
 ASK_NOTHING = ("Apache-2.0", "Unlicense")
-"""Licences that the file LICENSE serves as well, or that ask for no text. A crate may offer a choice."""
+"""Licences whose text is that of the file LICENSE, or that require no text. A crate may offer a choice."""
 ONLY_WHILE_BUILDING = {"unicode-ident", "target-lexicon"}
-"""Crates of macros and build scripts, of which nothing is in the wheel."""
+"""Crates of macros and build scripts, which leave no code in the wheel."""
 INSTALLED = "init wal-volume --output my.toml", "plan my.toml", "--version"
 
 
@@ -82,7 +82,7 @@ def try_installing(wheel: Path) -> None:
 
 
 def from_pip() -> dict[str, str]:
-    """How pip reaches its index on this machine."""
+    """The settings by which pip reaches its index on this machine."""
     return {name: value for name, value in os.environ.items() if name.startswith(("PIP_", "SSL_", "HTTPS_"))}
 
 

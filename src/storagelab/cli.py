@@ -1,6 +1,6 @@
-"""The command line. It finds each verb in its file of `verbs`, prints each error once and sets the exit code: 0 done, 1
-some runs failed (`compare`: too slow), 2 the user's mistake, 3 `compare` can't tell, 4 `run` waits for a person, 70 an
-error of storagelab's own, 130 interrupted.
+"""The command line. It finds each verb in its file of `verbs`, prints each error once and sets the exit code: 0 done,
+1 some runs failed (`compare`: too slow), 2 the user's mistake, 3 `compare` can't tell, 4 `run` waits for a person,
+70 an error in storagelab itself, 130 interrupted.
 
 Data goes to stdout, everything else to stderr.
 """
@@ -25,14 +25,14 @@ from storagelab.errors import StoragelabError
 from storagelab.stopping import INTERRUPTED, Interruptible
 
 OWN_ERROR = 70
-"""EX_SOFTWARE: an unexpected error, so that no script takes it for a failed run or a gate's answer."""
+"""EX_SOFTWARE: an unexpected error. Scripts can't mistake it for a failed run or a gate's answer."""
 TRACEBACK = "STORAGELAB_TRACEBACK"
-"""The environment variable with which such an error prints its traceback."""
+"""The environment variable that makes an unexpected error print its traceback."""
 ISSUES = "the project's issue tracker"
 
 
 class _Verbs(TyperGroup):
-    """The verbs, in groups; each is loaded on demand. A wrong value of an option gets a plain message."""
+    """The verbs in groups, each loaded on demand. A wrong value of an option gets a plain message."""
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002 - the signature is click's
         if cmd_name not in self.commands and cmd_name in _names():
@@ -55,9 +55,9 @@ class _Verbs(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
-        except BrokenPipeError:  # the reader has had enough (`| head`); Python shall not flush into the closed pipe
+        except BrokenPipeError:  # the reader ended (`| head`); Python must not flush into the closed pipe
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            sys.exit(128 + signal.SIGPIPE)  # as if it had ended by that signal: 1 would be a gate's answer
+            sys.exit(128 + signal.SIGPIPE)  # as if ended by that signal: 1 would be a gate's answer
         except typer.BadParameter as error:
             error.message = error.message.replace("Value error, ", "")
             if error.message.startswith("'pdf' "):
@@ -102,14 +102,14 @@ def main() -> None:
     try:
         with stopping:
             if sys.argv[1:] == ["--version"]:
-                _say_version()  # avoids loading the libraries that read options, which take most of the time
+                _say_version()  # without the libraries that parse options, whose import takes most of the time
             else:
                 app(standalone_mode=True)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     except Exception as error:  # noqa: BLE001 - it is told
-        # Any error after a request to stop follows from stopping in the middle of something, such as a library's
-        # loading.
+        # After a request to stop, any error is a consequence of the interruption, such as one in a library that was
+        # being imported.
         if stopping.asked:
             sys.exit(INTERRUPTED)
         _fail(error)
@@ -123,7 +123,7 @@ def _has_folder() -> bool:
 
 
 def _fail(error: Exception) -> None:
-    """Prints the message of an error, and exits with its code; with 2 if the error has no code."""
+    """Prints the message of an error, and exits with the error's code, or with 2 if it has none."""
     code = StoragelabError.exit_code
     match error:
         case StoragelabError():
@@ -141,8 +141,8 @@ def _fail(error: Exception) -> None:
 
 
 def _unforeseen(error: Exception) -> str:
-    """One line on an error of storagelab's own. Only the traceback shows the error's text, which may contain a server's
-    address."""
+    """One line on an error in storagelab itself. Only the traceback shows the error's text, because that may contain a
+    server's address."""
     if os.environ.get(TRACEBACK):
         screen.say("".join(traceback.format_exception(error)).rstrip())
     at = traceback.extract_tb(error.__traceback__)[-1]

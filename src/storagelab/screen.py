@@ -42,7 +42,7 @@ def say(text: str, *, stdout: bool = False) -> None:
 
 
 def write(content: str | bytes) -> None:
-    """Write a whole document to stdout, text in UTF-8 whatever the terminal's encoding: a program may read it."""
+    """Write a whole document to stdout. Text is UTF-8 whatever the terminal's encoding, since a program may read it."""
     if isinstance(content, str):
         content = escaped(content if content.endswith("\n") else content + "\n").encode()
     sys.stdout.flush()
@@ -54,14 +54,14 @@ def write(content: str | bytes) -> None:
 
 
 def prepare() -> None:
-    """Prepare the streams once, when the process starts. Closed streams are opened on /dev/null, so that no store
-    gets their number; characters that the encoding lacks are escaped; a broken stderr stops nothing.
+    """Prepare the streams once, when the process starts. Closed streams are opened on /dev/null, so that no store gets
+    their number. Characters that the encoding lacks are escaped. A broken stderr stops nothing.
     """
     for number, (name, mode) in enumerate(_STANDARD):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number: this one
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number, which is this stream's
         if getattr(sys, name) is None:
             setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
@@ -74,7 +74,7 @@ def prepare() -> None:
 
 
 class _Unbreakable:
-    """A stream that survives a reader that leaves, and a full disk."""
+    """A stream whose errors (the reading program ended, the disk is full) stop nothing."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -96,15 +96,15 @@ class _Unbreakable:
 
 
 class Screen(Console):
-    """rich's console with all text escaped. It may colour and move text, but it reads no markup: words in brackets
-    stay words.
+    """rich's console with all text escaped. It may colour and arrange text, but it interprets no markup: text in square
+    brackets is printed as it is.
     """
 
     def __init__(self, **how: Any) -> None:
         super().__init__(highlight=False, markup=False, **how)
 
     def on_broken_pipe(self) -> None:
-        raise  # the error that rich handles here; with rich's exit code 1, a gate would say "slower"
+        raise  # rich would exit with 1 on this error, which from a gate means "slower"
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):

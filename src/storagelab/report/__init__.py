@@ -1,1 +1,1 @@
-"""Findings -> sentences, tables, charts, one HTML page. The only place that formats anything."""
+"""Turns findings into sentences, tables, charts and an HTML page. Only this package formats results."""

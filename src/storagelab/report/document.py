@@ -1,4 +1,4 @@
-"""The parts of a report as values: sentences, tables, charts, folds. Terminal, Markdown and page lay them out."""
+"""The parts of a report as values: sentences, tables, charts, folds. Other modules lay them out for each medium."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from storagelab.model.values import Estimate
 from storagelab.words import numbers
 
 Align = Literal["text", "prose", "number"]
-"""Names stay on one line, prose wraps, numbers align right."""
+"""The kind of a column: names stay on one line, prose wraps, numbers are right-aligned."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Swatch:
 
 @dataclass(frozen=True)
 class Mark:
-    """A verdict: its kind, which sets the colour, and its words for a narrow column; "" if there is only one cell."""
+    """A verdict: its kind, which sets the colour, and its short text; "" if there is only one cell."""
 
     kind: str
     text: str
@@ -58,7 +58,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Bar:
-    """An interval and its mean, at positions from 0 to 100; None for an unknown end. Only pages draw it."""
+    """An interval and its mean as positions from 0 to 100; None for an unknown end. Only pages draw it."""
 
     mean: float
     low: float | None
@@ -74,7 +74,7 @@ Content = str | Link | Swatch | Mark | Bar
 @dataclass(frozen=True)
 class Table:
     """Headings, and rows with one content per heading. `ranks`: the columns that a narrow terminal drops, the highest
-    first. `folded`: the words under which a page folds it. `name`: its id on the page, if a script needs one.
+    rank first. `folded`: the title under which a page folds the table. `name`: its id on the page, if scripts need it.
     """
 
     headings: Sequence[Heading]
@@ -93,7 +93,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Sentence:
-    """A sentence of a list. `severity` of a caution; `links` to what it is about."""
+    """A sentence of a list. `severity`: that of a caution. `links`: the parts of the report that it is about."""
 
     text: str
     severity: str = ""
@@ -102,20 +102,20 @@ class Sentence:
 
 @dataclass(frozen=True)
 class Listed:
-    """Sentences below each other."""
+    """A list of sentences."""
 
     sentences: Sequence[Sentence]
 
 
 def listed(texts: Iterable[str]) -> tuple[Listed, ...]:
-    """Plain sentences as a part; none if there are none."""
+    """Plain sentences as a part; no part if there are no sentences."""
     found = tuple(map(Sentence, texts))
     return (Listed(found),) if found else ()
 
 
 @dataclass(frozen=True)
 class Code:
-    """Text as it is, such as a spec; `folded`: the words under which it is folded, "" if it is not."""
+    """Preformatted text, such as a spec. `folded`: the title under which it is folded, "" if it is not."""
 
     text: str
     folded: str = ""
@@ -124,14 +124,14 @@ class Code:
 
 @dataclass(frozen=True)
 class Picture:
-    """A chart: `drawing.chart.Drawn`, which is made of documents' parts itself."""
+    """A chart: a `drawing.chart.Drawn`, a type that can't be imported here because its module imports this one."""
 
     drawn: Any
 
 
 @dataclass(frozen=True)
 class Fold:
-    """Parts under a title of their own, which a page opens on request. `holds`: what is in it, beside its title."""
+    """Parts under a title of their own, which a page opens on request. `holds`: a summary beside the title."""
 
     title: str
     parts: Sequence[Part]
@@ -142,13 +142,13 @@ class Fold:
 
 
 Part = str | Table | Listed | Code | Picture | Fold
-"""A plain text is a paragraph."""
+"""A part of a section. A plain string is a paragraph."""
 
 
 # --- the ladder -------------------------------------------------------------------------------------------------------
 
 MOST, TIED_MOST = 12, 5
-"""The most rows of a ladder, and of its layouts that may be the fastest; the remaining layouts share a row."""
+"""The most rows of a ladder, and the most for layouts that may be the fastest; all other layouts share a row."""
 
 Kind = Literal["fastest", "may-be-fastest", "not-told-apart", "not-fastest", "slower", "not-judged"]
 IN_FRONT: tuple[Kind, ...] = ("fastest", "may-be-fastest", "not-told-apart")
@@ -159,7 +159,7 @@ IN_FRONT: tuple[Kind, ...] = ("fastest", "may-be-fastest", "not-told-apart")
 class Rung:
     """A row: a layout, or several that share it (`hidden`). `name` has a text for each factor that varies.
 
-    `ratio`: its time over that of the fastest; None if it is not known. `figure`: its mean with the unit.
+    `ratio`: its time divided by that of the fastest layout; None if unknown. `figure`: its mean with the unit.
     """
 
     name: tuple[str, ...]
@@ -185,9 +185,9 @@ class Rung:
 
 @dataclass(frozen=True)
 class Ladder:
-    """The layouts under one load, or of one block, which `title` names; "" if there is one. `what` is compared; ratios
-    are to the time of `over`, with so many `decimals`. `rungs` are all layouts, of which `most` rows are shown.
-    `limit`: the reader's own, as a ratio, and `limit_text` in words. `ends` of the axis, as ratios.
+    """The layouts under one load or in one block, which `title` names ("" if there is only one). `what`: the compared
+    figure. Ratios are to the time of `over`, with `decimals` decimals. `rungs`: all layouts, of which `most` rows are
+    shown. `limit`: the reader's limit as a ratio, and `limit_text` in words. `ends`: the ends of the axis as ratios.
     """
 
     title: str
@@ -201,8 +201,8 @@ class Ladder:
     over: str = "the fastest"
 
     def shown(self, most: int | None = None) -> list[Rung]:
-        """The rows to show. Of many rows that may be the fastest: the first ones and the recommended one. Of many other
-        rows: the next ones and the slowest.
+        """The rows to show. If many layouts may be the fastest: the first ones and the recommended one. Of many other
+        layouts: the next ones and the slowest.
         """
         return list(_folded(self.rungs, most or self.most))
 
@@ -224,7 +224,7 @@ class Ladder:
         return "" if rung.ratio is None else numbers.ratio_text(rung.ratio.value, self.decimals)
 
     def place(self, ratio: float) -> float:
-        """The place of a ratio on the logarithmic axis, from 0 to 1; that of an end if the ratio is beyond it."""
+        """The place of a ratio on the logarithmic axis, from 0 to 1; a ratio beyond the axis is at its end."""
         least, most = self.ends
         return math.log(min(most, max(least, ratio)) / least) / math.log(most / least)
 
@@ -257,8 +257,8 @@ def _folded(rungs: Sequence[Rung], most: int) -> Iterator[Rung]:
 
 
 def _together(rungs: Sequence[Rung]) -> Rung:
-    """A row for several layouts of one verdict, or of several. Of those that are not told apart, some may be slower on
-    average than the rows below.
+    """A row for several layouts, of the same verdict or not. Layouts that can't be told apart from the fastest may have
+    a slower mean than the rows below.
     """
     if len(rungs) == 1:
         return rungs[0]
@@ -279,7 +279,7 @@ def _number(figure: str) -> float:
 
 @dataclass(frozen=True)
 class Section:
-    """Parts under a heading. `holds`: what a page says beside the title while it is folded; "" if it is open."""
+    """Parts under a heading. `holds`: a summary that a page shows beside the title of a folded section; "" if open."""
 
     name: str
     title: str
@@ -289,8 +289,8 @@ class Section:
 
 @dataclass(frozen=True)
 class Document:
-    """A report. `head`: the answer, a sentence or several; `why`, `doubt` and `next` may be empty; `based`: what it is
-    based on. `facts`: short facts on how it was measured.
+    """A report. `head`: the answer in one or more sentences. `based`: the runs that the answer is based on. `why`,
+    `doubt` and `next` may be empty. `facts`: short facts on how the runs were measured.
     """
 
     title: str
@@ -315,7 +315,7 @@ class Document:
         return [part for section in self.sections for part in section.parts if isinstance(part, Table)]
 
     def opened_by(self, sentence: str) -> Document:
-        """The same, with a sentence before its answer."""
+        """This document with a sentence before its answer."""
         return replace(self, head=(sentence, *self.head))
 
 

@@ -1,11 +1,11 @@
-"""Writes a report, in any of its forms.
+"""Writes a report in any of its forms.
 
 write_report(folder, ...)                report.html in the experiment's results folder
 render("md", ...)                        the same findings in another form, as text
-write_brief(None, folder, ...)           one page for who decides
+write_brief(None, folder, ...)           one page for decision-makers
 write_charts(None, folder, "png", ...)   each chart as a file
-write_chart("waits", file, ...)          one of them
-write(file, content)                     any of these, wherever the name leads
+write_chart("waits", file, ...)          one chart
+write(file, content)                     any of these, also to a link, a device or a pipe
 """
 
 from __future__ import annotations
@@ -41,17 +41,16 @@ STDOUT = Path("-")
 
 
 class SoFar(NamedTuple):
-    """The sentence on the page of an unfinished campaign. `reload_s`: after how long the page loads itself again; 0 for
-    never.
-    """
+    """The status on the page of an unfinished campaign. `reload_s`: after how long the page reloads itself; 0 for
+    never."""
 
     text: str
     reload_s: int
 
 
 class How(NamedTuple):
-    """How a report is written: its page with all raw data, however large; with SQL Server's names of waits; with what
-    an unfinished campaign says of itself; with the reader's own limit, in seconds or as a rate.
+    """Options of a report: whether its page has all raw data, however large; SQL Server's names of waits; the status of
+    an unfinished campaign; and the reader's limit, in seconds or as a rate.
     """
 
     embed_data: bool = False
@@ -89,7 +88,7 @@ def render(
 def write_report(
     folder: Path, experiment: Experiment, plan: Plan, runs: Sequence[Run], findings: Findings, *, how: How = PLAIN
 ) -> Path:
-    """Write report.html into `folder` and return its path. A concurrent reader sees the old page or the new one."""
+    """Write report.html into `folder` and return its path. A concurrent reader sees either the old or the new page."""
     file = folder / REPORT_FILE
     page = render("html", experiment, plan, runs, findings, how=how)
     write(file, page, within=folder, elsewhere=f": storagelab report {folder} --output FILE")
@@ -99,7 +98,7 @@ def write_report(
 def write_brief(
     output: Path | None, folder: Path, runs: Sequence[Run], findings: Findings, limit: float | None = None
 ) -> None:
-    """Write the answer alone as a page, by default into `folder`, and print its path."""
+    """Write only the answer as a page, by default into `folder`, and print its path."""
     from storagelab.report.page.html import page_of  # here, because most verbs need no templates
 
     _write_and_tell(output, folder, BRIEF_FILE, page_of(brief(findings, runs, limit=limit)))
@@ -108,9 +107,8 @@ def write_brief(
 def write_tables(
     output: Path | None, folder: Path, experiment: Experiment, plan: Plan, runs: Sequence[Run], findings: Findings
 ) -> None:
-    """Write a SQLite file for queries, with the tables runs, waits, series and cells, by default into `folder`, and
-    print its path.
-    """
+    """Write a SQLite file with the tables runs, waits, series and cells, by default into `folder`, and print its
+    path."""
     tables = {name: make() for name, make in all_of(experiment, plan, runs, findings).items()}
     _write_and_tell(output, folder, TABLES_FILE, sqlite_file(tables))
 
@@ -147,14 +145,14 @@ def _drawn(spec: Spec, format_: str) -> str | bytes:
 
 
 def _write_and_tell(output: Path | None, folder: Path, name: str, content: str | bytes) -> None:
-    """Write to `output` if it is given, which may be anywhere, else to the file of that name in `folder`."""
+    """Write to `output`, which may be anywhere, or else to the file `name` in `folder`."""
     file = output or folder / name
     if write(file, content, within=folder if output is None else None):
         tell(file)
 
 
 def deliver(text: str, output: Path | None) -> None:
-    """Write to a file or to stdout, and name the file on stderr."""
+    """Write to a file, and name it on stderr; without a file, write to stdout."""
     if write(output or STDOUT, text):
         screen.say(f"written: {output}")
 
@@ -162,7 +160,7 @@ def deliver(text: str, output: Path | None) -> None:
 def deliver_paper(
     of: Document, as_json: Callable[[], str], format_: str, output: Path | None, html_file: str
 ) -> None:  # fmt: skip
-    """Write a paper: text to the terminal, a page into `html_file` if no `output` is named, the rest to stdout."""
+    """Write a short report to `output`, or else text to the terminal, a page to `html_file`, the rest to stdout."""
     if format_ == "text" and output is None:
         print_document(screen.out(), of)
     elif format_ == "html":
@@ -177,16 +175,16 @@ def deliver_paper(
 
 
 def tell(file: Path) -> None:
-    """Name the file that was written, on stdout."""
+    """Print the path of a written file on stdout."""
     screen.say(str(file), stdout=True)
 
 
 def write(file: Path, content: str | bytes, *, within: Path | None = None, elsewhere: str = " with --output") -> bool:
-    """Write a file completely or not at all; to stdout for "-", and to devices and pipes. Returns whether the data
-    went elsewhere than to stdout or stderr, so that a message about it can be printed.
+    """Write a file completely or not at all. "-" means stdout; devices and pipes are written directly. Returns whether
+    the data went elsewhere than to stdout or stderr, so that a message about it can be printed.
 
-    Links in the folder `within` must not lead out of it, as somebody else may have made them. `elsewhere` says how the
-    user of this verb names another place. Raises StoragelabError if it can't be written.
+    Links in the folder `within` must not lead out of it, as somebody else may have made them. `elsewhere` says in an
+    error how the user of this verb names another place. Raises StoragelabError if the file can't be written.
     """
     data = escaped(content).encode() if isinstance(content, str) else content
     number = 1 if file == STDOUT else descriptor_of(file)
@@ -200,7 +198,7 @@ def write(file: Path, content: str | bytes, *, within: Path | None = None, elsew
     try:
         write_whole(file, [data], within=within)
     except BrokenPipeError:
-        raise  # the reader has had enough
+        raise  # the reading program ended
     except OSError as error:
         reason = error.strerror or str(error)
         hint = f"make room, or name another place{elsewhere}"
@@ -208,10 +206,10 @@ def write(file: Path, content: str | bytes, *, within: Path | None = None, elsew
     return number not in (1, 2)
 
 
-# --- findings with the engine's own names of waits alone --------------------------------------------------------------
+# --- findings with only the engine's own names of waits ---------------------------------------------------------------
 #
-# The wait of SQL Server that comes closest to a wait of another engine helps those who know SQL Server, and is in the
-# others' way. So reports contain it only on request; the export always contains it.
+# Those who know SQL Server understand a wait of another engine more easily by the closest wait of SQL Server; others
+# don't. So reports contain these names only on request; the export always contains them.
 
 _Named = TypeVar("_Named", WaitStat, WaitChange, WaitTrend)
 

@@ -1,9 +1,9 @@
-"""The verbs of the command line, one file each: `verbs/NAME.py` has the options of `storagelab NAME` and their code, in
-an `app`. `cli` finds a verb by its file's name.
+"""The verbs of the command line, one file each. `verbs/NAME.py` defines the options of `storagelab NAME` and their code
+in an `app`, and `cli` finds the verb by the file's name.
 
-A verb's file loads little: whatever takes long is imported by the function that needs it, so `--help` and a mistake in
-the options wait for nothing. A file whose name begins with "_" is no verb, but a part of several verbs, loaded when one
-of them is used.
+A verb's file imports little: slow libraries are imported by the function that needs them, so that `--help` and errors
+in the options come at once. A file whose name begins with "_" is not a verb, but code that verbs share, imported when
+one of them runs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Panel = Literal["Measure", "Read", "Predict", "Simulate", "This machine"]
 """The groups of verbs in `--help`, in its order."""
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
-# --- what several verbs take ------------------------------------------------------------------------------------------
+# --- options that several verbs have ----------------------------------------------------------------------------------
 
 DEFAULT_RESULTS = Path("results")
 SpecArgument = Annotated[Path, Argument(metavar="SPEC", help="TOML file of the experiment.")]
@@ -57,26 +57,26 @@ AllowCommandsOption = Annotated[
     bool, Option("--allow-commands", help="Allow server settings that run programs, load code or use other folders.")
 ]
 AgainstOption = Annotated[
-    Path | None, Option("--against", metavar="SPEC", help="A second spec, run in turns with the first: like with like.")
+    Path | None, Option("--against", metavar="SPEC", help="A second spec, whose runs alternate with the first's.")
 ]
-JsonOption = Annotated[bool, Option("--json", help="Print JSON for programs instead, of a stable form.")]
+JsonOption = Annotated[bool, Option("--json", help="Print JSON of a stable form instead, for programs.")]
 DespiteSpaceOption = Annotated[
-    bool, Option("--despite-space", help="Go on although a volume may lack space; a run that fills it fails.")
+    bool, Option("--despite-space", help="Continue although a volume may lack space; a run that fills it fails.")
 ]
 SqlServerNamesOption = Annotated[
-    bool, Option("--sql-server-names", help="Name, beside each wait, the one of SQL Server that comes closest.")
+    bool, Option("--sql-server-names", help="Add to each wait the name of SQL Server's closest wait.")
 ]
 
-# --- options that a path of a verb does not use -----------------------------------------------------------------------
+# --- options that a verb does not use together with others ------------------------------------------------------------
 
 Given = Mapping[str, Any]
-"""The values of a verb's arguments and options, given or not."""
+"""The values of a verb's arguments and options, including defaults."""
 LEAVE_OUT = "Leave it out."
 
 
 class Unused(NamedTuple):
-    """On this path, the verb does not use the options, so they are refused before anything is read or touched: `why`,
-    and the way out.
+    """Options that the verb does not use in some case, so they are refused in it before anything is read or changed.
+    `why` gives the reason and the way out.
     """
 
     options: str
@@ -103,7 +103,7 @@ def spec_of(given: Given) -> tuple[str, list[Config]]:
 
 
 def amount(parse: Callable[[str], float], text: str, key: str, hint: str, least: float = 0) -> float:
-    """The value of an option's text with a unit. Raises SpecError unless the value is above 0 and at least `least`."""
+    """The value of an option's text with a unit. Raises SpecError if it is not above 0, or is below `least`."""
     try:
         found = parse(text)
     except ValueError as error:
@@ -121,8 +121,8 @@ _WRITTEN = ("output", "write", "spec")
 
 
 class _Command(TyperCommand):
-    """A verb that refuses options that it would not use, an output in a folder that doesn't exist, and an output that
-    would replace its input or what was measured.
+    """A verb that refuses options it would not use, output to a folder that doesn't exist, and output that would
+    replace the input or measured data.
     """
 
     def invoke(self, ctx: Any) -> Any:
@@ -138,7 +138,7 @@ class _Command(TyperCommand):
                 problem = f"{folder} is no folder" if folder.exists() else f"the folder {folder} doesn't exist"
                 raise SpecError(problem, key=f"--{name}", hint=f"Correct the name, or make it: mkdir -p {folder}")
         written = ctx.params.get("output")
-        # A word such as a format is no file, though one of that name may exist.
+        # A value such as a format is not a path, even if a file of that name exists.
         files = [ctx.params[one.name] for one in self.params if one.name != "output"]
         if isinstance(written, Path):
             is_read = any(isinstance(file, Path) and file.resolve() == written.resolve() for file in files)
@@ -154,7 +154,7 @@ def unused_of(command: Any) -> Sequence[Unused]:
 
 
 class Verb(typer.Typer):
-    """A verb in a group of `--help`, at this place of it."""
+    """A verb, with its group in `--help` and its position there."""
 
     def __init__(self, panel: Panel, place: int, **options: Any) -> None:
         super().__init__(rich_markup_mode=None, add_completion=False, **options)

@@ -1,4 +1,4 @@
-"""`storagelab demo`: how much faster storage could gain here at most, and how fast this disk syncs."""
+"""`storagelab demo`: the most that faster storage could gain here, and how fast this disk syncs."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from storagelab.words.numbers import percent, seconds, significant
 NAME = "demo"
 PROBE_S, SYNCS_S = 2.0, 3.0
 BUSY_MOST = 0.8
-"""The most of the CPUs' time that the load may take while its files are on the disk: more would hide the storage."""
+"""The largest fraction of the CPUs' time for the load with its files on disk: a higher load would hide the storage."""
 CONNECTIONS_MOST = 16
 _PAGE_BYTES, _FILE_BYTES = 8192, 16 * 2**20
 """The bytes that PostgreSQL writes to a log file for a small commit."""
 
 
 def demo(results: Path) -> bool:
-    """Makes the missing runs, and prints the answer and a fact about the disk that holds `results`. Returns whether no
-    run has failed.
+    """Makes the missing runs, and prints the answer and a fact about the disk that holds `results`. Returns whether all
+    runs have succeeded.
     """
     file = results / f"{NAME}.toml"
     if not file.exists():
@@ -47,15 +47,15 @@ def demo(results: Path) -> bool:
 
 
 def spec(connections: int, *, memory: bool) -> str:
-    """The ready-made experiment with `connections` connections. Without `memory`, its upper bound is the level that the
-    spec has as a comment.
+    """The ready-made experiment with `connections` connections. Without `memory`, the upper bound comes from the level
+    that is a comment in the spec.
     """
     text = re.sub(r"(?m)^connections = \d+", f"connections = {connections}", experiments.text_of("ceiling"))
     return text if memory else re.sub(r"(?m)^[^#\n]*(memory|/dev/shm).*\n", "", text).replace("  # {", "  {")
 
 
 def _sized(file: Path, results: Path) -> str:
-    """The spec for this machine. Raises PreflightError if it can't run here."""
+    """The spec, adapted to this machine. Raises PreflightError if it can't run here."""
     for memory in (True, False):
         experiment = reading.parse(spec(1, memory=memory), str(file))
         plan, site = matrix.expand(experiment), _planning.site_of(experiment, results / NAME)
@@ -73,8 +73,8 @@ def _sized(file: Path, results: Path) -> str:
 
 
 def _connections(plan: Plan, site: Site) -> int:
-    """The number of connections that keeps the CPUs below the limit, from a short run with one connection: n
-    connections need at most n times its CPU time.
+    """The number of connections that keeps the CPUs below the limit. It follows from a short run with one connection,
+    because n connections need at most n times its CPU time.
     """
     screen.say("sizing the load with one connection ...")
     config = plan.cells[0].config
@@ -89,8 +89,8 @@ def _connections(plan: Plan, site: Site) -> int:
 
 
 def syncs(folder: Path) -> tuple[float, float]:
-    """How many writes of 8 KiB, each followed by fdatasync, the disk of a folder takes in a second from one thread, and
-    within how many seconds 99 % of them end. The writes go to a file that has its full size, like a server's log.
+    """Measures writes of 8 KiB with fdatasync after each, by one thread on a folder's disk. Returns writes per second,
+    and the seconds within which 99 % of them end. The file already has its full size, like a server's log.
     """
     took_s: list[float] = []
     page = os.urandom(_PAGE_BYTES)

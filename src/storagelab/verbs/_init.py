@@ -1,4 +1,4 @@
-"""Ready-made specs and drafts of one's own, for `storagelab init`."""
+"""Ready-made specs and drafts of new specs, for `storagelab init`."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from storagelab.servers import drafts
 from storagelab.servers.attached import RunningServer
 
 DSN_VARIABLE = "STORAGELAB_DSN"
-"""The variable that drafts name for a DSN."""
+"""The environment variable that drafts name for a DSN."""
 
 
 def list_all() -> None:
-    """Prints a line for each ready-made spec, with its question, below the name of its group. A randomised copy of an
-    article's spec has no separate line.
+    """Prints the ready-made specs below the names of their groups, a line for each, with its question. A randomised
+    copy of an article's spec has no line.
     """
     console = screen.out()
     for group, names in (experiments.MEASURED | experiments.SIMULATED).items():
@@ -34,8 +34,8 @@ def list_all() -> None:
 
 
 def write(name: str, output: Path | None, server: str | None = None) -> None:
-    """Writes a ready-made spec, filled in for a running server if one is named, and beside it the files that it
-    needs.
+    """Writes a ready-made spec, and beside it the files that it needs. If a running server is named, the spec is filled
+    in for it.
     """
     text = experiments.text_of(name)
     if server is not None:
@@ -71,7 +71,7 @@ def _answer(question: str, default: str) -> str:
 
 
 def _found(server: str) -> tuple[str, RunningServer, str]:
-    """The engine of a running server, the facts read from it, and the variable for its DSN."""
+    """The engine of a running server, the facts read from it, and the name of the variable for its DSN."""
     target = contract.target_of(server)
     found = engine_in(ENGINES[target.engine].folder).found
     if found is None:

@@ -1,4 +1,4 @@
-"""The first steps of every verb that takes a spec: its place on this machine, and whether it can run here; and the
+"""The first steps of every verb that takes a spec: its folder on this machine, and whether it can run here. Also the
 messages of verbs that make runs.
 """
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _SILENT_S = 1.0
 """Checks that take no longer than this print no progress."""
 _EVERY_S = 5.0
-"""Time between two lines if stderr is not a terminal."""
+"""The time between two progress lines if stderr is not a terminal."""
 
 
 def site_of(experiment: Experiment, folder: Path, *, despite_space: bool = False) -> Site:
@@ -47,7 +47,7 @@ def site_of(experiment: Experiment, folder: Path, *, despite_space: bool = False
 
 
 def look_at(experiment: Experiment, expanded: Plan, site: Site, allow_commands: bool) -> Preflight:
-    """What the checks found; `lacks` name the spec's file."""
+    """The result of the checks; `lacks` name the spec's file."""
     with saying_how_far() as tell:
         found = survey(expanded, site, allow_commands=allow_commands, tell=tell)
     return found.model_copy(update={"lacks": tuple(error.at(experiment.source) for error in found.lacks)})
@@ -64,7 +64,7 @@ def with_files(experiment: Experiment, expanded: Plan, site: Site) -> Experiment
 
 
 def same_content(experiment: Experiment) -> Iterator[str]:
-    """A note if a key takes files of different names with the same content, by the experiment's hashes."""
+    """A note if several files of one key have the same content, by the experiment's hashes."""
     alike = defaultdict[tuple[str, str], list[str]](list)
     for name, digest in experiment.files.items():
         key, _, file = name.partition(": ")
@@ -92,7 +92,7 @@ def saying_how_far() -> Iterator[Tell]:
 
 
 class _Shown:
-    """The progress of the checks, as it is shown."""
+    """The progress of the checks as shown on stderr."""
 
     def __init__(self) -> None:
         self._what, self._began_s, self._next_s = "", 0.0, time.monotonic() + _SILENT_S
@@ -119,7 +119,7 @@ class _Shown:
         if self._live is None:
             from rich.live import Live
 
-            # Without a thread that redraws the line, because programs are started by forks meanwhile.
+            # No thread redraws the line, because programs are started by fork meanwhile.
             self._live = Live(console=self._console, transient=True, auto_refresh=False)
             self._live.start()
         self._live.update(text, refresh=True)
@@ -140,7 +140,7 @@ def saying_what_is_stored(
     try:
         yield
     except BaseException as error:
-        # Any error after a request to stop follows from stopping in the middle of something.
+        # After a request to stop, any error is a consequence of the interruption.
         if not (stopping.asked or isinstance(error, KeyboardInterrupt)):
             raise
         if not isinstance(error, KeyboardInterrupt):

@@ -34,14 +34,14 @@ from storagelab.words.names import listed
 if TYPE_CHECKING:
     from storagelab.findings.raced import RaceState
 
-# --- what a person does -----------------------------------------------------------------------------------
-# Waits until a person has prepared volumes: asks at a terminal, and otherwise ends and is told by the next call.
+# --- the person who prepares volumes ------------------------------------------------------------------------
+# Waits until a person has prepared volumes. At a terminal, it asks; otherwise it ends, and the next call says so.
 
 _YES = ("yes", "y", "done")
 
 
 class Hands:
-    """The person who prepares volumes. `said` are the volumes that `--prepared` names. The option counts once, for the
+    """The person who prepares volumes. `said`: the volumes that `--prepared` names. The option is valid once, for the
     block for which the previous call of storagelab waited.
     """
 
@@ -49,9 +49,9 @@ class Hands:
         self._source, self._said = experiment.source, said
 
     def wait(self, waits: PreparationAwaited, *, made: int, blocks: int) -> None:
-        """Returns when the volumes are prepared and checked. If nobody can be asked, raises PreparationAwaited with the
-        instructions; the next call of storagelab then continues. `made` is the number of runs that this call has made
-        since it last waited.
+        """Returns when the volumes are prepared and checked. If nobody can be asked, raises PreparationAwaited with
+        instructions; the next call of storagelab then continues. `made` is the number of runs made by this call since
+        it last waited.
         """
         said, self._said = self._said, ()
         if said and not made:
@@ -93,8 +93,8 @@ class Hands:
 
 
 def refuse_unconfirmed(drives: Sequence[ClaimedDrive], confirmed: Collection[str]) -> None:
-    """Asks for the serial number of each drive whose content is destroyed. Raises PreflightError unless each serial
-    number was given, on the command line or now.
+    """Asks for the serial number of each drive whose content will be destroyed. Raises PreflightError unless each
+    number was given, on the command line or at the prompt.
     """
     asked = [drive for drive in drives if drive.serial not in confirmed]
     if asked and not (sys.stdin.isatty() and sys.stderr.isatty()):
@@ -115,8 +115,8 @@ def refuse_unconfirmed(drives: Sequence[ClaimedDrive], confirmed: Collection[str
 
 
 class Asked(NamedTuple):
-    """The options for making runs. `race` is None for all repetitions of all cells; `elsewhere` is None for this
-    machine alone; `against` is a second spec, whose runs alternate with those of the first.
+    """The options for making runs. `race` is None for all repetitions of all cells. `elsewhere` is None to make all
+    runs on this machine. `against` is a second spec, whose runs alternate with those of the first.
     """
 
     again: bool = False
@@ -148,7 +148,7 @@ def run(spec_file: Path, results: Path, asked: Asked) -> bool:
     plan, folder = matrix.expand(experiment), results / experiment.name
     site = planning.site_of(experiment, folder, despite_space=asked.despite_space)
     here = _Here(experiment, plan, folder, site, asked)
-    here.racing(())  # refused before anything is changed
+    here.racing(())  # refuses an invalid race before anything is changed
     if asked.elsewhere is not None and not loop.portable(plan):
         raise PreflightError(
             "only simulated runs can be made on a cluster", file=experiment.source, key="--executor",
@@ -181,22 +181,22 @@ class _Here(NamedTuple):
     asked: Asked
 
     def racing(self, runs: Sequence[Run]) -> stored.Racing | None:
-        """The race that follows these runs, if the experiment is a race. Raises SpecError if the experiment can't be
-        raced."""
+        """The race that continues from these runs, if the experiment is a race. Raises SpecError if the experiment
+        can't be raced."""
         if self.experiment.race is None:
             return None
         return stored.Racing(self.experiment, runs, self.asked.budget_s)
 
     def make(self, found: Preflight) -> tuple[tuple[Run, ...], bool]:
-        """Makes all runs of the experiment; returns whether all have succeeded. While storagelab waits for a person, it
-        locks neither volumes nor results.
+        """Makes all runs of the experiment; returns whether all have succeeded. While storagelab waits for a person,
+        neither volumes nor results are locked.
         """
         hands = Hands(self.experiment, self.asked.prepared)
         while True:
             before = self._stored_count()
             try:
                 with self._ready(found), Store.writing(self.folder, self.experiment) as store:
-                    race = self.racing(self._stored(store, 0))  # or the store is damaged
+                    race = self.racing(self._stored(store, 0))  # raises StoreError if the store is damaged
                     self._make_pending(store, found, race)
                     runs = self._stored(store, self.plan.in_detail)
                     failed = any(status == "failed" for _, status in store.attempts().values())
@@ -214,9 +214,8 @@ class _Here(NamedTuple):
 
     @contextlib.contextmanager
     def _ready(self, found: Preflight) -> Iterator[None]:
-        """If there are runs to make, holds the volumes, and refuses a server that does not start. Nothing is stored
-        yet.
-        """
+        """If there are runs to make, locks the volumes, and refuses a server that does not start. Nothing is stored
+        yet."""
         if not self._pending():
             yield
             return
@@ -225,20 +224,20 @@ class _Here(NamedTuple):
             with Interruptible() as stopping:
                 try:
                     volumes.enter_context(volumes_locked(self.plan, self.site))
-                    for line in sweep(self.plan, self.site):  # remains of a killed run would disturb all later steps
+                    for line in sweep(self.plan, self.site):  # remains of a killed run would disturb later steps
                         screen.err().print(line, soft_wrap=True)
                     if found.drives:
                         confirm_drives(self.plan, self.site)
                     with planning.saying_how_far() as tell:
                         try_starting(self.plan, self.site, tell)
                 except PreflightError as error:
-                    stopping.check()  # a server that is stopped while it starts does not come up either
+                    stopping.check()  # a failed start may follow from a request to stop
                     raise error.at(self.experiment.source) from error
                 stopping.check()
             yield
 
     def _pending(self) -> bool:
-        """Whether there are runs to make. Raises StoreError if the runs may not be added to the stored ones."""
+        """Whether there are runs to make. Raises StoreError if these may not be added to the stored runs."""
         attempts: dict[tuple[str, int], tuple[int, str]] = {}
         plan = self.plan
         with contextlib.suppress(NothingStored), Store.reading(self.folder) as store:
@@ -250,7 +249,7 @@ class _Here(NamedTuple):
         return bool(scheduling.pending(plan, attempts, again=self.asked.again))
 
     def _make_pending(self, store: Store, found: Preflight, race: stored.Racing | None) -> None:
-        """Makes the remaining runs; for a race, as many rounds as it takes."""
+        """Makes the remaining runs; in a race, as many rounds as it needs."""
         again, elsewhere, jobs = self.asked.again, self.asked.elsewhere, self.asked.jobs or host.usable_cpus()
         plan = self.plan if race is None else race.state.plan
         pending = scheduling.pending(plan, store.attempts(), again=again)
@@ -300,7 +299,7 @@ def _tell_of_round(progress: RunProgress, state: RaceState) -> None:
 
 def conclude(of: stored.Results, *, as_json: bool = False, full: bool = False) -> None:
     """Print the answer, with its evidence if `full`, or the whole export, and write the report."""
-    # Statistics and charts take as long to load as everything else, and are not needed while runs are made.
+    # Here, because statistics and charts load as slowly as all else, and are not needed while runs are made.
     from storagelab.findings.analysis import analyse
     from storagelab.report import writing
     from storagelab.report.sections.contents import document, opened
@@ -317,11 +316,11 @@ def conclude(of: stored.Results, *, as_json: bool = False, full: bool = False) -
     screen.say(f"report: {writing.write_report(*of, findings)}")
 
 
-# --- the state of a race, as text ------------------------------------------------------------------------------------
+# --- the state of a race as text -------------------------------------------------------------------------------------
 
 
 def race_text(state: RaceState) -> str:
-    """A line about the race after a round."""
+    """A line on the state of the race after a round."""
     rounds = max((group.standing.rounds for group in state.groups), default=0)
     racing = sum(len(group.standing.racing) for group in state.groups)
     cells = sum(len(group.cells) for group in state.groups)
@@ -341,7 +340,7 @@ def race_text(state: RaceState) -> str:
 
 
 def asked(executor: str, scheduler: str | None, *, trusted: bool, time_limit: str | None) -> loop.Elsewhere | None:
-    """The cluster that the options name; None for processes of this machine. Raises SpecError."""
+    """The cluster that the options name, or None for processes on this machine. Raises SpecError."""
     if executor == "dask":
         hint = "Such as 90s or 10min."
         limit_s = None if time_limit is None else amount(parse_seconds, time_limit, "--time-limit", hint)
@@ -350,7 +349,7 @@ def asked(executor: str, scheduler: str | None, *, trusted: bool, time_limit: st
 
 
 def race(*, find_best: bool, within: str | None, budget: str | None) -> tuple[Race | None, float | None]:
-    """The race that the options ask for, and its budget in seconds. Raises SpecError."""
+    """The race that the options request, and its budget in seconds. Raises SpecError."""
     if not find_best:
         return None, None
     margin = 0.0 if within is None else share_of(within)

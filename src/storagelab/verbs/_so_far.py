@@ -1,11 +1,11 @@
-"""The page of a campaign that is still running: renewed at most each minute, by another process.
+"""The page of a campaign that is still running. Another process renews it, at most once a minute.
 
-Where a second process can change no figure and slow no run, it works beside the runs: those are simulated, so what they
-give does not depend on this machine, and a CPU is free. The process has the lowest weight of all. Beside a measured run
-it would take CPU time, caches and the drive from the server, and a free CPU is no proof that it doesn't: so it works
-between two runs, and the next one waits, for at most a fiftieth of the campaign's time.
+That process works beside the runs only if it can neither change a figure nor slow a run: the runs are simulated, so
+their results do not depend on this machine, and a CPU is free. It has the lowest priority of all. Beside a measured run
+it would take CPU time, caches and the drive from the server, even if a CPU is free. So it then works between two runs,
+and the next run waits for it, in total for at most a fiftieth of the campaign's time.
 
-python -m storagelab.verbs._so_far FOLDER TEXT [beside]    makes the page once, in a process of its own
+python -m storagelab.verbs._so_far FOLDER TEXT [beside]    makes the page once, in a separate process
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ PROGRAM = [sys.executable, "-P", "-m", __name__]
 EVERY_S = 60.0
 LARGEST_SHARE = 0.02
 _FIRST_COST_S = 5.0
-"""The assumed time to make the first page. The next page is made as soon as this time is a small fraction of the time
-passed."""
+"""The assumed time to make the first page. The next page is made once this time is a small fraction (`LARGEST_SHARE`)
+of the time that has passed."""
 _LONGEST_S = 300.0
-"""If a page for which runs wait takes longer, storagelab stops making it."""
+"""If runs wait for a page for longer than this, storagelab stops making the page."""
 _AT_STOP_S = 10.0
-"""A prompt waits no longer for a page."""
+"""The longest time for which an interrupted campaign keeps the prompt waiting for a page."""
 _SAID = re.compile(r'(?<=id="so-far" data-reload-s=")\d+">[^<]*(?=This page shows )')
-"""In the page: the seconds until it reloads itself, and the text on the campaign, before that on the page's runs."""
+"""In the page: the seconds until it reloads itself, and the text on the campaign, which precedes that on its runs."""
 
 
 @contextlib.contextmanager
 def kept(folder: Path, progress: RunProgress, before: int) -> Iterator[None]:
-    """Keeps the page of the runs that are made meanwhile. A page of earlier runs says at once that the runs continue;
-    if runs stop before the last one, the page says so, too.
+    """Keeps the page up to date while runs are made. If there is a page of earlier runs, it says at once that the runs
+    continue; if runs stop before the last one, the page says so, too.
     """
     page = SoFar(folder, progress, before)
     page.says(f"Running: {progress.time_left()}.", EVERY_S)
@@ -58,7 +58,7 @@ def kept(folder: Path, progress: RunProgress, before: int) -> Iterator[None]:
 
 
 class SoFar:
-    """Renews the page of a campaign whose store is in `folder`. `before`: runs stored before this start."""
+    """Renews the page of a campaign whose store is in `folder`. `before`: the runs stored before this start."""
 
     def __init__(self, folder: Path, progress: RunProgress, before: int) -> None:
         self._folder, self._progress, self._before = folder, progress, before
@@ -70,7 +70,7 @@ class SoFar:
         self.is_made = self._told_late = False
 
     def renew(self) -> None:
-        """Called when a run has been stored, and the next one has not begun."""
+        """Called when a run has been stored and the next one has not begun."""
         now = time.monotonic()
         if self._process is not None and self._process.poll() is not None:
             self.end(1)
@@ -89,7 +89,7 @@ class SoFar:
             self._waited_s += self._cost_s
 
     def _late(self, when: str) -> None:
-        """Says once for each page that it is late."""
+        """Says that a page is late, once for each page."""
         if not self._told_late:
             share = numbers.percent(LARGEST_SHARE)
             which = "the page so far: the next one" if self.is_made else "no page yet: the first one"
@@ -97,8 +97,8 @@ class SoFar:
         self._told_late = True
 
     def stopped(self) -> None:
-        """Says in the page, and in the log and on the terminal, that the runs stopped. Where there is no page, one is
-        made, unless the prompt would wait too long for it.
+        """Says in the page, in the log and on the terminal that the runs stopped. If there is no page, makes one,
+        unless the prompt would have to wait too long for it.
         """
         progress, stored = self._progress, self._before + self._progress.done
         if is_new := bool(stored) and not self._page.exists():
@@ -111,23 +111,23 @@ class SoFar:
             progress.say(f"report: {self._page}" if is_new and self.is_made else verb)
 
     def says(self, text: str, reload_s: float) -> None:
-        """Replaces the text on the campaign in the page, if there is a page of an unfinished campaign."""
+        """Replaces the text on the campaign in the page, if there is a page and the campaign is unfinished."""
         with contextlib.suppress(OSError):
             page = self._page.read_text("utf-8")
             said = _SAID.sub(lambda _: f'{reload_s:g}">{html.escape(text)} ', page, count=1)
             write_whole(self._page, [said.encode()], within=self._folder)
 
     def _start(self, text: str, *how: str) -> None:
-        """Starts to make the page, in a session of its own: Ctrl-C on the terminal is meant for the runs."""
+        """Starts to make the page in a separate session, because Ctrl-C on the terminal is meant for the runs."""
         self._started, self.is_made, self._told_late = time.monotonic(), False, False
-        with contextlib.suppress(OSError):  # no process or no memory is left: the next page may find some
+        with contextlib.suppress(OSError):  # no process or memory is available: the next attempt may succeed
             self._process = subprocess.Popen(
                 [*PROGRAM, str(self._folder), text, *how], stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True,
             )  # fmt: skip
 
     def end(self, within_s: float) -> None:
-        """Waits this long for a page that is being made. Then gives it up, and says so."""
+        """Waits at most `within_s` for a page that is being made. After that, stops making it, and says so."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -144,7 +144,7 @@ class SoFar:
 
 
 def make(folder: Path, text: str) -> None:
-    from storagelab.findings.analysis import analyse  # here: a campaign's process needs none of it
+    from storagelab.findings.analysis import analyse  # here, because the process of a campaign does not need it
     from storagelab.report import writing
     from storagelab.run import stored
 
@@ -154,10 +154,10 @@ def make(folder: Path, text: str) -> None:
 
 
 def give_way() -> None:
-    """Gives this process the smallest weight, so that other processes get CPUs and drives first."""
-    os.nice(19)  # of a busy CPU still 1 %: at idle priority no page would ever be made
+    """Gives this process the lowest weight, so that other processes get CPUs and drives first."""
+    os.nice(19)  # still 1 % of a busy CPU: at idle priority, no page would ever be made
     with contextlib.suppress(OSError):
-        # Where sessions are groups, each has a share of its own, whatever the priority of its processes.
+        # If sessions are groups, each gets its share of the CPU, whatever the priority of its processes.
         Path("/proc/self/autogroup").write_text("19")
 
 

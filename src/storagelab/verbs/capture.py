@@ -1,6 +1,6 @@
-"""`storagelab capture`: watches a running server, and writes what it reads and writes into a folder.
+"""`storagelab capture`: records what a running server reads and writes, into a folder.
 
-Statistics load slowly, and a window must not wait for them, so they are imported after the window.
+Statistics load slowly, and the capture must not wait for them, so they are imported after its window.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ VOLUMES_FILE = "volumes.toml"
 @app.command(unused=(Unused("--requests", when("no_trace"), "needs the trace", "Leave --no-trace out."),))
 def capture(
     target: Annotated[str, Argument(metavar="TARGET", help="DSN of the running server, or a variable that holds it.")],
-    length: Annotated[str, Option("--for", metavar="10min", help="How long to watch.")] = "10min",
+    length: Annotated[str, Option("--for", metavar="10min", help="Duration of the capture.")] = "10min",
     output: Annotated[Path, Option("--output", "-o", help="Folder to write.")] = Path("capture"),
     requests: Annotated[
-        bool, Option("--requests", help="Keep each request, too: a log that fio plays back. Needs root.")
+        bool, Option("--requests", help="Also keep each request, in a log that fio can replay. Needs root.")
     ] = False,
     no_trace: Annotated[bool, Option("--no-trace", help="Use the server's own counters only, even as root.")] = False,
     measure_cost: Annotated[
         int,
-        Option("--measure-cost", metavar="TURNS", min=0, help="First measure what capturing costs, in pairs of turns."),
+        Option("--measure-cost", metavar="TURNS", min=0, help="First measure capturing's cost, in pairs of turns."),
     ] = 0,
 ) -> None:
     """Watch what a running server reads and writes, by object.
 
     Nothing on the server is changed, and neither its data nor the text of queries is kept. Ctrl-C ends the window
-    early. As root on the server's machine, writes and the order of requests are known by table.
+    early. As root on the server's machine, it also records writes and the order of requests by table.
     """
     from storagelab.capture import folder, taking
     from storagelab.machine.descriptors import write_whole
@@ -84,8 +84,8 @@ def capture(
 
 @contextlib.contextmanager
 def _progress(seconds: float) -> Iterator[Callable[[float, float], None]]:
-    """Prints the progress: on a terminal each second in one line, which ends with the capture; elsewhere in a new line
-    from time to time.
+    """Prints the progress: on a terminal each second in the same line, which is removed with the end of the capture;
+    elsewhere in a new line from time to time.
     """
     from storagelab.words import numbers
 
@@ -98,7 +98,7 @@ def _progress(seconds: float) -> Iterator[Callable[[float, float], None]]:
         text = f"{share}, {left} left, {numbers.round_figure(asked_per_s)} requests/s"
         hint = "; Ctrl-C ends it early and keeps it"
         if live:
-            width = shutil.get_terminal_size().columns - 1  # a line that is broken can't be written over
+            width = shutil.get_terminal_size().columns - 1  # a wrapped line can't be overwritten
             text = f"{text}{hint}" if len(text) + len(hint) <= width else text[:width]
             sys.stderr.write(f"\r\033[K{text}")
             sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""`storagelab compare`: cells of one experiment, or two or more campaigns."""
+"""`storagelab compare`: compares cells of one experiment, or two or more campaigns."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def compare(
     ],
     results: verbs.ResultsOption = verbs.DEFAULT_RESULTS,
     by: Annotated[
-        str, Option("--by", metavar="FACTOR", help="Compare each pair of cells that differ in this factor alone.")
+        str, Option("--by", metavar="FACTOR", help="Compare each pair of cells that differ only in this factor.")
     ] = "",
     format_: verbs.PaperOption = "text",
     output: verbs.OutputOption = None,
@@ -70,7 +70,7 @@ def compare(
         ),
     ] = None,
     history: Annotated[
-        bool, Option("--history", help="Compare the last campaign with all before it, five and more of one spec.")
+        bool, Option("--history", help="Compare the last campaign with five or more earlier ones of its spec.")
     ] = False,
     as_json: verbs.JsonOption = False,
 ) -> None:
@@ -109,7 +109,7 @@ def _share(margin: str | None) -> float | None:
 
 @dataclass(frozen=True)
 class _Asked:
-    """The options: the folder of results, how they are judged, and the outputs; `margin` is a gate's, as a fraction."""
+    """The options: the folder of results, how it is judged, and the outputs; `margin` is a gate's, as a fraction."""
 
     results: Path
     format_: str
@@ -118,8 +118,8 @@ class _Asked:
     margin: float | None
 
     def place(self, name: str) -> tuple[str, Path] | None:
-        """The name and the results folder for `name`: an experiment's name, its spec, or its folder; None if there is
-        none.
+        """The name and the results folder for `name`, which is an experiment's name, its spec, or its folder; None if
+        there is no such experiment.
         """
         from storagelab.run.store import FILE_NAME
 
@@ -145,7 +145,7 @@ class _Asked:
     def deliver(self, of: Document, as_json: Callable[[], str]) -> None:
         from storagelab.report import writing
 
-        compared = re.sub(r"[^\w.=]+", "-", of.title.removesuffix(" compared"))[:200]  # of a name's 255 bytes
+        compared = re.sub(r"[^\w.=]+", "-", of.title.removesuffix(" compared"))[:200]  # a file name has 255 bytes
         writing.deliver_paper(of, as_json, self.format_, self.output, f"comparison-{compared}.html")
 
 
@@ -164,7 +164,7 @@ def _cells(asked: _Asked, name: str, *named: str) -> Gate:
 
 
 def _refuse_one_spec(read: stored.Results, *ids: str) -> None:
-    """A gate of two cells of the same spec would judge no change."""
+    """Raises SpecError: a gate of two cells of the same spec would not judge a change."""
     from storagelab.spec.reading import SPEC_FACTOR
 
     specs = {cell.levels.get(SPEC_FACTOR) for cell in read.plan.cells if cell.cell_id in ids}
@@ -185,7 +185,7 @@ def _by(asked: _Asked, name: str, factor: str) -> Gate:
 
 
 def _pairs(asked: _Asked, read: stored.Results, ids: Sequence[tuple[str, str]], by: str = "") -> Gate:
-    """Each pair of cells of a campaign: a table of all pairs, and the slowest pair in full."""
+    """Compares each pair of cells of a campaign: a table of all pairs, and the slowest pair in full."""
     from storagelab.findings.campaigns import Gate, pair_of
     from storagelab.findings.reasons import case_between
     from storagelab.report.export.as_json import pair_json
@@ -227,7 +227,7 @@ def _campaigns(asked: _Asked, names: Sequence[str], *, history: bool) -> Gate:
     result = campaigns.Gate.NOT_SLOWER if asked.margin is None else campaigns.gate(found, asked.margin)
     said = "" if asked.margin is None else words.gate_of_campaigns_sentence(result, asked.margin, found)
     paper = words.campaigns_paper(found, tables, said)
-    # Only two are compared side by side: a chart of several predictions would not show which campaign each belongs to.
+    # Charts need exactly two: with several predictions, a chart would not show to which campaign each belongs.
     pair = of_campaigns(found[0], read[0].plan, read[1].plan) if len(given) == 2 and not history else None
     if pair is not None:
         predicted, measured = sorted(given, key=lambda one: one.findings.provenance == "measured")

@@ -21,10 +21,10 @@ UNUSED = (
 
 @app.command(unused=UNUSED)
 def doctor(
-    spec_file: Annotated[Path | None, Argument(metavar="SPEC", help="First say what this spec lacks here.")] = None,
+    spec_file: Annotated[Path | None, Argument(metavar="SPEC", help="First list what the spec lacks here.")] = None,
     results: ResultsOption = DEFAULT_RESULTS,
     target: Annotated[str | None, Option("--target", metavar="DSN", help="Test this running server instead.")] = None,
-    all_: Annotated[bool, Option("--all", help="Add what was found of each ability that works.")] = False,
+    all_: Annotated[bool, Option("--all", help="Also show the evidence for each ability that works.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show what this machine can't measure, and how to fix it.
@@ -60,7 +60,7 @@ def doctor(
 
 
 def _verify(target: str, spec_file: Path | None, *, as_json: bool) -> bool:
-    """Whether a running server keeps all promises, on the volumes of the spec's first cell if there is one."""
+    """Whether a running server keeps all promises; on the volumes of the spec's first cell, if a spec is given."""
     from storagelab.report.text.as_data import doctor_json
     from storagelab.report.text.terminal import print_promises
     from storagelab.run import contract

@@ -1,4 +1,4 @@
-"""`storagelab drives`: measures a drive, and keeps what it can do as a profile."""
+"""`storagelab drives`: measures a drive, and stores its capabilities as a profile."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _group() -> None:
 
 @app.command("list")
 def list_() -> None:
-    """List all drive profiles, also those measured here."""
+    """List all drive profiles, including those measured here."""
     from storagelab import profiles
     from storagelab.report.text.profiles import print_cloud_disks, print_profiles
     from storagelab.volumes import limits
@@ -41,7 +41,7 @@ def list_() -> None:
     for name in profiles.own():
         try:
             found.append(profiles.load(name, Path()))
-        except PreflightError as error:  # the others are listed
+        except PreflightError as error:  # the other profiles are still listed
             screen.say(str(error))
     print_profiles(screen.out(), found)
     print_cloud_disks(screen.out(), limits.disks())
@@ -52,8 +52,8 @@ def list_() -> None:
 )
 def show(
     name: Annotated[str, Argument(metavar="NAME", help="Name of the profile, or its file.")],
-    sources: Annotated[bool, Option("--sources", help="Print where each figure comes from, too.")] = False,
-    toml: Annotated[bool, Option("--toml", help="Print the TOML file itself, as a start for your own.")] = False,
+    sources: Annotated[bool, Option("--sources", help="Also print the source of each figure.")] = False,
+    toml: Annotated[bool, Option("--toml", help="Print the TOML file itself, as a template for your own.")] = False,
 ) -> None:
     """Show what a drive can do, and its profile.
 
@@ -68,7 +68,7 @@ def show(
         writing.deliver(profiles.text_of(name, Path()), None)
         return
     profile = profiles.load(name, Path())
-    offered = sizing(profile)  # first, as it may be refused
+    offered = sizing(profile)  # before any output, because it may be refused
     print_title(screen.out(), profile)
     print_sizing(screen.out(), offered)
     print_figures(screen.out(), profile, sources=sources)
@@ -83,7 +83,7 @@ def fit(
     spec: Annotated[
         Path | None, Option("--spec", help="Spec that declares the volume, which is made with its limits.")
     ] = None,
-    quick: Annotated[bool, Option("--quick", help="Measure about two minutes, at fewer points.")] = False,
+    quick: Annotated[bool, Option("--quick", help="Measure for about two minutes, at fewer points.")] = False,
     size: Annotated[str | None, Option("--size", help="Size of the file to measure with, such as 16GiB.")] = None,
 ) -> None:
     """Measure a drive with fio in up to 15 minutes, and fit a profile to it.
@@ -125,7 +125,7 @@ def fit(
 
 
 def _fitted(file: Path, drive: MeasuredDrive) -> Iterator[str]:
-    """The results of the fit, a line for each."""
+    """The results of the fit, one per line."""
     from storagelab.words.numbers import count, duration, percent
 
     points, error = drive.measured.points, drive.median_error
@@ -145,7 +145,7 @@ def _fitted(file: Path, drive: MeasuredDrive) -> Iterator[str]:
 
 
 def _free_file(name: str) -> Path:
-    """The path of the new profile."""
+    """A path for the new profile that is not in use."""
     from storagelab import profiles
 
     if not _NAME.fullmatch(name):
@@ -162,7 +162,7 @@ def _free_file(name: str) -> Path:
 
 @contextmanager
 def _volume(volume: str, spec: Path | None) -> Iterator[MeasuredVolume]:
-    """A folder, or a volume of a spec, made for this if it has to be made."""
+    """A folder, or a volume of a spec, which is made for the measurement if necessary."""
     from storagelab.run.engine import sweep
     from storagelab.run.measuring import MeasuredVolume, volume_at
     from storagelab.spec import matrix, reading

@@ -19,14 +19,14 @@ app = Verb("Measure", 5)
 def gather(
     folders: Annotated[
         list[Path],
-        Argument(metavar="FOLDER...", help="Results of one spec, made on one host each: db1/my db2/my db3/my."),
+        Argument(metavar="FOLDER...", help="Results of one spec, a folder for each host: db1/my db2/my db3/my."),
     ],
     results: ResultsOption = DEFAULT_RESULTS,
     as_json: JsonOption = False,
 ) -> None:
-    """Make one campaign of several hosts' campaigns of one spec.
+    """Combine several hosts' campaigns of one spec into one campaign.
 
-    Its verdict is for hosts like these: layouts are compared within each host.
+    Its verdict applies to hosts like these: layouts are compared within each host.
     """
     from storagelab.run import stored
     from storagelab.run.store import NothingStored, Store

@@ -1,4 +1,4 @@
-"""`storagelab k8s`: a campaign over StorageClasses as objects of Kubernetes, and what holds one up."""
+"""`storagelab k8s`: writes a campaign over StorageClasses as Kubernetes objects, and tells what delays one."""
 
 from __future__ import annotations
 
@@ -41,24 +41,24 @@ def k8s(
     ] = None,
     nodes: Annotated[
         list[str] | None,
-        Option("--node", metavar="NAME", help="A node to measure on; repeat it for several. Default: any one."),
+        Option("--node", metavar="NAME", help="A node to measure on; repeat the option for several. Default: any."),
     ] = None,
     output: FileOption = None,
-    image: Annotated[str, Option("--image", help="The image, as the cluster reads it.")] = "storagelab:latest",
+    image: Annotated[str, Option("--image", help="The image's name in the cluster.")] = "storagelab:latest",
     size: Annotated[str, Option("--size", help="Size of each claim.")] = "20Gi",
     results_class: Annotated[
         str, Option("--results-class", metavar="NAME", help="StorageClass for results; default: the cluster's.")
     ] = "",
-    cpu: Annotated[str, Option("--cpu", help="CPUs of the pod: asked for, and its limit.")] = "4",
-    memory: Annotated[str, Option("--memory", help="Memory of the pod: asked for, and its limit.")] = "8Gi",
+    cpu: Annotated[str, Option("--cpu", help="CPUs of the pod, as its request and its limit.")] = "4",
+    memory: Annotated[str, Option("--memory", help="Memory of the pod, as its request and its limit.")] = "8Gi",
     namespace: Annotated[str, Option("--namespace", "-n", help="The namespace.")] = "default",
     without_rights: Annotated[
         bool, Option("--without-rights", help="Make no service account; manifests then lack provisioner and zone.")
     ] = False,
-    fetch: Annotated[bool, Option("--fetch", help="Write the pod that hands out the results instead.")] = False,
+    fetch: Annotated[bool, Option("--fetch", help="Instead write the pod from which results are copied.")] = False,
     look: Annotated[
         Path | None,
-        Option("--look", metavar="FILE", help="Say what holds the Job up, from what kubectl printed, or - for stdin."),
+        Option("--look", metavar="FILE", help="Tell what delays the Job, from a file of kubectl's output (- = stdin)."),
     ] = None,
 ) -> None:
     """Write a Job of Kubernetes that compares StorageClasses.
@@ -109,7 +109,7 @@ def k8s(
 
 
 def _say_cautions(experiment: Experiment, plan: Plan, size: str) -> None:
-    """Says what `plan` says of these runs on any machine. Raises SpecError if a claim can't hold a volume."""
+    """Prints those notes of `plan` that hold on any machine. Raises SpecError if a claim can't hold a volume."""
     from storagelab.report.text.plan import before_full, of_preparing, too_short
     from storagelab.verbs._planning import look_at, site_of
 
@@ -146,7 +146,7 @@ def _say_how_to_fetch(name: str, nodes: Sequence[str]) -> None:
 
 
 def _look(spec_file: Path, file: Path) -> bool:
-    """Says what delays the campaign, by kubectl's output; returns whether nothing delays it."""
+    """Tells by kubectl's output what delays the campaign; returns whether nothing delays it."""
     from storagelab.kubernetes.held_up import held_up
     from storagelab.kubernetes.job import object_name
     from storagelab.spec import reading

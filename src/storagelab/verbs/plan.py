@@ -44,7 +44,7 @@ def plan(
         Option(
             "--pilot",
             metavar="NAME",
-            help="Say how small a difference can be found, judging by this experiment's runs.",
+            help="Give the smallest difference that can be found, by the scatter of this experiment's runs.",
         ),
     ] = None,
     as_json: verbs.JsonOption = False,
@@ -85,8 +85,8 @@ def plan(
 
 
 def _tells(experiment: Experiment, expanded: Plan, pilot: str | None, results: Path, *, gated: bool) -> str:
-    """The smallest difference that the plan can show, from the scatter of an experiment's stored runs or, for a gate or
-    few repetitions, from an assumed scatter; "" if unknown.
+    """The smallest difference that the plan can show; "" if unknown. It follows from the scatter of an experiment's
+    stored runs or, for a gate or few repetitions, from an assumed scatter.
     """
     from storagelab.model.plan import REPETITIONS_SOUND
     from storagelab.report.text.plan import tells_text
@@ -100,7 +100,7 @@ def _tells(experiment: Experiment, expanded: Plan, pilot: str | None, results: P
         or (experiment.order == "as-listed" and measured)
     ):
         return ""
-    from storagelab.findings import power  # statistics load slowly, and are not needed before there are runs
+    from storagelab.findings import power  # here, as statistics load slowly and are needed only for stored runs
 
     of = None if pilot is None else stored.read(pilot, results)
     scatter = power.ASSUMED if of is None else power.scatter_of(of.plan, of.runs)
@@ -150,7 +150,7 @@ def _facts(expanded: Plan, found: Preflight, folder: Path, experiment: Experimen
                 what = f"other files ({'; '.join(changed)})" if changed else "another spec under this name"
                 warnings.append(f"{folder} holds results of {what}; `run` would refuse")
     except NothingStored:
-        pass  # the plan is for all runs
+        pass  # without usable stored runs, the plan is for all runs
     except StoreError as error:
         warnings.append(f"{str(error).splitlines()[0].removesuffix(':')}; `run` would refuse")
     pending = scheduling.pending(expanded, attempts)

@@ -16,7 +16,7 @@ app = Verb("Predict", 2)
 def predict(
     capture: Annotated[Path, Argument(metavar="CAPTURE", help="Folder of a capture.")],
     volumes: Annotated[
-        Path, Option("--volumes", metavar="FILE", help="TOML file: what each volume can do, and the layouts.")
+        Path, Option("--volumes", metavar="FILE", help="TOML file: the speed of each volume, and the layouts.")
     ],
     format_: PaperOption = "text",
     output: FileOption = None,
@@ -24,8 +24,8 @@ def predict(
 ) -> None:
     """Predict rate and latency of a captured server on other volumes.
 
-    FILE says what each volume can do, by a limit or a measured drive's profile, and names layouts: [layouts.NAME] with
-    objects and log. `compare CAMPAIGN PREDICTION` puts a campaign beside what --format json wrote.
+    FILE gives each volume's speed, by limits or a measured drive's profile, and names layouts: [layouts.NAME] with
+    objects and log. `compare CAMPAIGN PREDICTION` compares a campaign with what --format json wrote.
     """
     from storagelab.predicting.prediction import OWN_FILE, as_text
     from storagelab.predicting.reckoning import predict as reckoned

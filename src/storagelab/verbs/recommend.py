@@ -15,16 +15,16 @@ app = Verb("Predict", 3)
 @app.command(unused=[Unused("--load", lacks("spec"), "is the load of the spec that --spec writes", "Add --spec FILE.")])
 def recommend(
     capture: Annotated[Path, Argument(metavar="CAPTURE", help="Folder of a capture.")],
-    volumes: Annotated[Path, Argument(metavar="FILE", help="TOML file: what each volume can do, and its price.")],
+    volumes: Annotated[Path, Argument(metavar="FILE", help="TOML file: the speed and the price of each volume.")],
     keep: Annotated[
-        list[str] | None, Option("--keep", metavar="NAME", help="What stays where it is: a table, log, temp.")
+        list[str] | None, Option("--keep", metavar="NAME", help="An object that must not move: a table, log, temp.")
     ] = None,
     worth: Annotated[str, Option("--worth", metavar="PERCENT", help="The least gain that is worth a change.")] = "10%",
     budget: Annotated[
-        str | None, Option("--budget", metavar="PRICE", help="The most that volumes may cost a month.")
+        str | None, Option("--budget", metavar="PRICE", help="The highest cost of all volumes per month.")
     ] = None,
     load: Annotated[
-        Path | None, Option("--load", metavar="SPEC", help="With --spec: the spec that has the load.")
+        Path | None, Option("--load", metavar="SPEC", help="With --spec: the spec whose load is used.")
     ] = None,
     spec: Annotated[
         Path | None,
@@ -36,7 +36,7 @@ def recommend(
 ) -> None:
     """Recommend what to move to which volume, or to leave all as it is.
 
-    Searches where the log, tables and indexes of the capture would be fastest on FILE's volumes, as predict would tell,
+    Searches by prediction where the log, tables and indexes of the capture would be fastest on FILE's volumes,
     and names at most three layouts with the fewest moves. Nothing is moved: the statements are printed.
     """
     from storagelab import screen

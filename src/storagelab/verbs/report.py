@@ -49,9 +49,9 @@ def report(
     ] = "html",
     output: verbs.OutputOption = None,
     fit: verbs.FitOption = "robust",
-    chart: Annotated[str, Option("--chart", metavar="CHART", help="png, svg: this chart alone, such as cells.")] = "",
+    chart: Annotated[str, Option("--chart", metavar="CHART", help="png, svg: only this chart, such as cells.")] = "",
     embed_data: Annotated[bool, Option("--embed-data", help="html: include raw data of any size.")] = False,
-    brief: Annotated[bool, Option("--brief", help="html: the answer alone, on one printed sheet.")] = False,
+    brief: Annotated[bool, Option("--brief", help="html: only the answer, on one printed sheet.")] = False,
     limit: Annotated[str, Option(metavar="LIMIT", help='Draw a limit: "10ms", or a rate: "900/s".')] = "",
     sql_server_names: verbs.SqlServerNamesOption = False,
 ) -> None:
@@ -98,7 +98,7 @@ def report(
 
 
 def _write_capture(path: Path, format_: str, output: Path | None) -> None:
-    """A page into the capture's folder, or Markdown to stdout."""
+    """Writes a page into the capture's folder, or Markdown to stdout."""
     from storagelab.capture import folder
     from storagelab.report import writing
     from storagelab.report.page.papers import capture_page
@@ -116,7 +116,7 @@ def _write_capture(path: Path, format_: str, output: Path | None) -> None:
 
 
 def _limit(text: str) -> float | None:
-    """A reader's limit, in seconds or as a rate; None if there is none. Raises SpecError."""
+    """A reader's limit, in seconds or as a rate; None if `text` is empty. Raises SpecError."""
     from storagelab.spec.units import parse_seconds
 
     if not text:

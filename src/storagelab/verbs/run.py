@@ -53,7 +53,7 @@ def run(
         Option("--yes-wipe", metavar="SERIAL", help="Destroy everything on this drive of the spec; repeatable."),
     ] = None,
     prepared: Annotated[
-        list[str] | None, Option("--prepared", metavar="VOLUME", help="It is prepared by hand for the next block.")
+        list[str] | None, Option("--prepared", metavar="VOLUME", help="It is now prepared by hand for the next block.")
     ] = None,
     find_best: Annotated[
         bool, Option("--find-best", help="A race: stop repeating layouts that are surely slower.")
@@ -61,7 +61,7 @@ def run(
     within: Annotated[
         str | None,
         Option(
-            "--within", metavar="3%", help="End the race when one is surely at most this much slower than the fastest."
+            "--within", metavar="3%", help="End the race if a layout is surely at most this much slower than the best."
         ),
     ] = None,
     budget: Annotated[
@@ -70,7 +70,7 @@ def run(
     ] = None,
     executor: Annotated[
         Literal["processes", "dask"],
-        Option("--executor", help="Who makes the runs: this machine, or for simulated runs a Dask cluster."),
+        Option("--executor", help="Where runs are made: on this machine or, if simulated, on a Dask cluster."),
     ] = "processes",
     scheduler: Annotated[
         str | None,
@@ -85,9 +85,9 @@ def run(
     ] = False,
     time_limit: Annotated[
         str | None,
-        Option("--time-limit", metavar="10min", help="A run on a cluster that takes longer hangs; default: estimated."),
+        Option("--time-limit", metavar="10min", help="When a run on a cluster counts as hung; default: estimated."),
     ] = None,
-    full: Annotated[bool, Option("--full", help="Print the evidence, too.")] = False,
+    full: Annotated[bool, Option("--full", help="Also print the evidence.")] = False,
     as_json: verbs.JsonOption = False,
 ) -> None:
     """Run or continue an experiment, then report what it found.

@@ -13,7 +13,7 @@ app = Verb("Read", 5)
 
 @app.command()
 def schema(
-    of: Annotated[Literal["spec", "capture"], Argument(metavar="OF", help="spec, or capture: its manifest.")] = "spec",
+    of: Annotated[Literal["spec", "capture"], Argument(metavar="OF", help="spec, or a capture's manifest.")] = "spec",
 ) -> None:
     """Print the JSON schema of specs, or of captures."""
     from storagelab.capture.folder import capture_schema

@@ -28,11 +28,11 @@ def simulate(
     trace: Annotated[
         bool, Option("--trace", help="Print the scenario with all defaults, and the whole outcome, as JSON.")
     ] = False,
-    every_io: Annotated[bool, Option("--every-io", help="The same, with each I/O of the run.")] = False,
+    every_io: Annotated[bool, Option("--every-io", help="As --trace, with each I/O of the run.")] = False,
 ) -> None:
-    """Simulate one run; show what went in and came out.
+    """Simulate one run, and show its input and its results.
 
-    The run is made on drives as its block begins. Nothing is stored.
+    Its drives are in the state in which its block begins. Nothing is stored.
     """
     from storagelab.engines.simulated import engine as simulated
     from storagelab.report import writing
@@ -56,7 +56,7 @@ def simulate(
 
 
 def _cell(plan: Plan, cell_id: str | None) -> Cell:
-    """The cell called `cell_id`; the first one for None."""
+    """The cell called `cell_id`; the first cell for None."""
     cells = {cell.cell_id: cell for cell in plan.cells}
     chosen = plan.cells[0] if cell_id is None else cells.get(cell_id)
     if chosen is None:

@@ -27,14 +27,14 @@ def validate(
     ] = None,
     scale: Annotated[
         int | None,
-        Option("--scale", min=1, max=LARGEST_SCALE, help="How many times smaller worlds are; default: the specs'."),
+        Option("--scale", min=1, max=LARGEST_SCALE, help="How many times smaller servers are; default: the specs'."),
     ] = None,
     repetitions: Annotated[
         int | None, Option("--repetitions", min=1, help="Runs of each cell; default: as in each spec.")
     ] = None,
     checks: Annotated[
         bool,
-        Option("--checks/--no-checks", help="Also simulate another scale, and what articles leave open (default)."),
+        Option("--checks/--no-checks", help="Also simulate a second scale, and what articles leave open (default)."),
     ] = True,
     jobs: Annotated[int | None, Option("--jobs", "-j", min=1, help="Processes; default: one for each core.")] = None,
     results: Annotated[
@@ -61,7 +61,7 @@ def validate(
     )  # fmt: skip
     before = table.existing(write) if write is not None else None
     planned = making.plan(chosen, asked)
-    # Read before the runs, which may take long: the shown profiles must be those that were simulated.
+    # Read before the runs, which may take long, because the table must show the profiles that were simulated.
     model = table.parameters([name for one in planned if isinstance(one, making.ArticlePlan) for name in one.profiles])
     with Interruptible() as stopping:
         rows, simulations = making.simulate(planned, asked, screen.err(), stopping.check)
@@ -75,6 +75,6 @@ def validate(
 
 
 def _ready_made_specs() -> Path:
-    """The folder `experiments` here, else that of the checkout that storagelab runs from."""
+    """The folder `experiments` here, or else that of the checkout from which storagelab runs."""
     here = Path("experiments")
     return here if here.is_dir() else Path(__file__).resolve().parents[3] / here

@@ -36,13 +36,13 @@ def undo(
     results: Annotated[Path, Argument(metavar="RESULTS", help="Folder of the experiment's results.")],
     may_wipe: Annotated[
         list[str] | None,
-        Option("--yes-wipe", metavar="SERIAL", help="Wipe this drive, whatever it holds now. May be repeated."),
+        Option("--yes-wipe", metavar="SERIAL", help="Wipe this drive, whatever it contains; repeatable."),
     ] = None,
 ) -> None:
     """Give back the drives that a killed run left.
 
-    Unmounts and removes what storagelab made on them, and formats them to their old sectors. What lay on them before
-    can't be put back.
+    Unmounts and removes what storagelab made on them, and formats them to their old sectors. Their earlier content
+    can't be restored.
     """
     from storagelab.volumes.for_runs import put_back
 

@@ -1,10 +1,10 @@
-"""Factors, levels and cells in plain words. Pure.
+"""Factors, levels and cells as plain text. Pure.
 
 A spec path such as `layout.data_files` reads "data files"; any other path reads as its last part, so that any key of
-the spec can be a factor. A user's own name is shown unchanged, with its dots.
+the spec can be a factor. A name that the user chose is shown unchanged, with its dots.
 
-A cell of several factors is named by its levels in short: "4 files, basic, log on b". `legend` names these factors
-once. The spec's own short names ([labels]) come before these, wherever a cell is named.
+A cell of several factors is named by its levels in short: "4 files, basic, log on b". `legend` explains these factors
+once. The spec's own short names ([labels]) take precedence wherever a cell is named.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ _SHORT = {
     "server.pick_file": "file choice", "between_runs.format_drives": "formatting before each run",
 }  # fmt: skip
 ALONE = ("layout.log", "layout.data")
-"""The factors whose levels are places: "log on b"."""
+"""The factors whose levels are volumes: "log on b"."""
 _CODE = 4
-"""A level of at most this many letters says nothing without its factor, unless it is a word."""
+"""A level of at most this many letters is unclear without its factor, unless it is a word."""
 _STORAGE = ("layout.", "drives.", "volumes.")
 Labels = Mapping[str, str]
-"""A factor's name -> its short name in the spec."""
+"""Maps a factor's name to its short name in the spec."""
 NO_LABELS: Labels = {}
 _HOSTS_NAMED = 4
 
@@ -81,12 +81,12 @@ def factor_text(name: str) -> str:
 
 
 def title_of(factor: Factor) -> str:
-    """A factor as a heading: by the spec's own short name, else in words."""
+    """A factor as a heading: the spec's own short name, else its plain name."""
     return factor.labels.get(factor.name) or factor_text(factor.name)
 
 
 def factor_labels(factors: Iterable[Factor]) -> dict[str, str]:
-    """Maps each factor's name in a spec to its name in words."""
+    """Maps each factor's name in a spec to its plain name."""
     return {factor.name: factor_text(factor.name) for factor in factors}
 
 
@@ -105,8 +105,8 @@ def is_number(value: object) -> TypeGuard[int | float]:
 
 
 def value_text(value: JsonValue) -> str:
-    """A level's value: booleans as on / off, lists joined by +, an empty one as none, numbers with thousands
-    separated.
+    """A level's value: booleans as on / off, lists joined by +, an empty list as none, numbers with separated
+    thousands.
     """
     if isinstance(value, bool):
         return "on" if value else "off"
@@ -124,7 +124,7 @@ def _quoted(value: JsonValue) -> str:
 
 
 def level_text(levels: Mapping[str, JsonValue]) -> str:
-    """Levels one by one: "data files = 4, log volume = b"; "" for a cell without factors."""
+    """All levels, each with its factor: "data files = 4, log volume = b"; "" for a cell without factors."""
     return ", ".join(f"{factor_text(name)} = {_quoted(value)}" for name, value in levels.items())
 
 
@@ -146,7 +146,7 @@ def phrase(factor: str, values: Sequence[JsonValue]) -> str:
 
 
 def level_alone(factor: str, value: JsonValue) -> str:
-    """A level in a sentence that has named its factor: "improved-write", "4 data files", "log on b"."""
+    """A level in a sentence that has already named its factor: "improved-write", "4 data files", "log on b"."""
     return phrase(factor, [value]) if factor in _COUNTED or factor in ALONE else _quoted(value)
 
 
@@ -177,18 +177,18 @@ def one_of(things: str) -> str:
 
 
 def says_enough(level: str) -> bool:
-    """Whether a level can be recognised without the name of its factor."""
+    """Whether a level is clear without the name of its factor."""
     return len(level) > _CODE or (len(level) == _CODE and level.isalpha())
 
 
 def in_reading_order(names: Iterable[str]) -> list[str]:
-    """Factors whose levels are counts first, as in "4 files, basic"."""
+    """Factors in reading order: those whose levels are counts first, as in "4 files, basic"."""
     return sorted(names, key=lambda name: _COUNTED.index(name) if name in _COUNTED else len(_COUNTED))
 
 
 def cell_text(levels: Mapping[str, JsonValue], labels: Labels = NO_LABELS) -> str:
-    """One cell by its levels in short: "4 files, basic, log on b, X on"; "4 data files" if nothing else varies; "the
-    only layout" without factors. `labels`: the spec's own short names.
+    """A cell by its levels in short: "4 files, basic, log on b, X on"; "4 data files" if nothing else varies; "the only
+    layout" without factors. `labels`: the spec's own short names.
     """
     if not levels:
         return "the only layout"
@@ -198,15 +198,15 @@ def cell_text(levels: Mapping[str, JsonValue], labels: Labels = NO_LABELS) -> st
 
 
 def short_text(levels: Mapping[str, JsonValue], labels: Labels = NO_LABELS) -> str:
-    """One cell or a single level in short: "4 files", "basic"."""
+    """A cell or a single level in short: "4 files", "basic"."""
     short = [short_factor(name, labels) for name in levels]
     twice = {name for name in levels if name not in labels and short.count(short_factor(name)) > 1}
     return ", ".join(level_in_short(name, levels[name], labels, twice) for name in in_reading_order(levels))
 
 
 def level_in_short(name: str, value: JsonValue, labels: Labels = NO_LABELS, twice: Iterable[str] = ()) -> str:
-    """A level that can be recognised without a heading: "4 files", "basic", "log on b"; `twice`: factors whose short
-    names other factors have, too.
+    """A level that is clear without a heading: "4 files", "basic", "log on b". `twice`: factors whose short names other
+    factors have, too.
     """
     factor, text = factor_text(name) if name in twice else short_factor(name, labels), value_text(value)
     if (name in labels and is_number(value)) or name in _COUNTED:
@@ -218,15 +218,15 @@ def level_in_short(name: str, value: JsonValue, labels: Labels = NO_LABELS, twic
 
 
 def cell_name(cell_id: str, levels: Mapping[str, JsonValue], labels: Labels = NO_LABELS) -> str:
-    """One cell in a sentence: "c29 (4 files, basic, log on b)", so that it is found in the table of cells; "4 data
-    files" if nothing else varies.
+    """A cell in a sentence, with its id for the table of cells: "c29 (4 files, basic, log on b)"; "4 data files" if
+    nothing else varies.
     """
     text = cell_text(levels, labels)
     return f"{cell_id} ({text})" if len(levels) > 1 else text
 
 
 def cell_entry(cell_id: object, text: object) -> str:
-    """One cell in a table's column of cells: "c07: 4 data files with log on b"."""
+    """A cell in a table's column of cells: "c07: 4 data files with log on b"."""
     return f"{cell_id}: {text}"
 
 
@@ -260,7 +260,7 @@ def _levels_in_short(name: str, values: Sequence[JsonValue], labels: Labels) -> 
 
 
 def _product(cells: Sequence[Mapping[str, JsonValue]]) -> dict[str, list[JsonValue]] | None:
-    """The levels per factor, if `cells` are exactly all combinations of them; else None."""
+    """The levels per factor if `cells` are exactly all combinations of these levels; else None."""
     subsets: dict[str, list[JsonValue]] = {}
     for cell in cells:
         for name, value in cell.items():
@@ -285,19 +285,19 @@ def repetition_text(repetition: int) -> str:
 
 
 def unmet_text(run: Run) -> str:
-    """The checks that a run failed: what was asked for and what was found."""
+    """The checks that a run failed: the requested and the actual value of each."""
     checks = run.measurement.unverified if run.measurement is not None else ()
     return "; ".join(f"{check.name}: asked {check.asked}, got {check.got or 'no answer'}" for check in checks)
 
 
 def hosts_text(names: Sequence[str]) -> str:
-    """The first few hosts by name: "db1, db2, db3, db4 and 2 more"."""
+    """The names of the first few hosts: "db1, db2, db3, db4 and 2 more"."""
     shown = [name or "a host without a name" for name in names]
     left = len(shown) - _HOSTS_NAMED
     return listed([*shown[:_HOSTS_NAMED], f"{left} more"]) if left > 0 else listed(shown)
 
 
-# --- adapts parts of sentences that come from elsewhere ---------------------------------------------------------------
+# --- adapts texts from elsewhere for use in a sentence ----------------------------------------------------------------
 
 
 def without_stop(text: str) -> str:
@@ -306,7 +306,7 @@ def without_stop(text: str) -> str:
 
 
 def in_brackets(*texts: str) -> str:
-    """`texts` in brackets, after a space, without unknown (empty) texts."""
+    """`texts` in brackets, after a space; unknown (empty) texts are left out."""
     known = ", ".join(text for text in texts if text)
     return f" ({known})" if known else ""
 

@@ -22,9 +22,9 @@ _SECOND_UNITS = ((1e-6, 1e9, "ns"), (1e-3, 1e6, "µs"), (0.1, 1e3, "ms"))
 _TOO_WIDE = 100
 _FAR_TOO_WIDE = 1e6
 MANY_TIMES = 9.0
-"""From this ratio on, a change of a time reads as a multiple."""
+"""From this ratio of two times on, a change is given as a multiple."""
 _LEAST_BOUND = 1.0011
-"""Bounds closer to 1 than this are shown as this value, which is true and has a digit: "at most 0.1 % slower"."""
+"""Bounds closer to 1 are shown as this value, which is still true and has a visible digit: "at most 0.1 % slower"."""
 _MB = 1e6
 _BYTE_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")
 _MAKERS_UNITS = ("bytes", "KB", "MB", "GB", "TB", "PB")
@@ -41,9 +41,9 @@ def keep_together(text: str) -> str:
 
 
 def decimals_for(values: Sequence[float], half_width: float | None, significant: int = 3) -> int:
-    """The decimals of a figure: two digits of its uncertainty if that starts with 1, else one.
+    """The decimals of a figure: two digits of its uncertainty if that starts with 1, else one digit.
 
-    Without an interval, `significant` digits of the largest value. The value itself always has at least two digits.
+    Without an interval: `significant` digits of the largest value. The value itself always has at least two digits.
     """
     largest = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
     if largest == 0:
@@ -70,14 +70,14 @@ def significant(value: float, digits: int = 3) -> str:
 
 
 def round_figure(value: float) -> str:
-    """A number that was chosen to be round, such as the start of an axis: 9.8 -> "9.8"."""
+    """A number that was rounded on purpose, such as the start of an axis: 9.8 -> "9.8"."""
     text = significant(value, 4)
     return text.rstrip("0").removesuffix(".") if "." in text else text
 
 
 def round_figures(low: float, high: float, most: int = 9) -> list[float]:
     """The round figures from `low` to `high`, both above 0: equal steps in a narrow range, else 1, 2, 5, 10, ... or, if
-    these are many, 1, 10, 100, ...
+    these are too many, 1, 10, 100, ...
     """
     powers = range(math.floor(math.log10(low)) - 3, math.ceil(math.log10(high)) + 1)
     series = [float(f"{digit}e{power}") for power in powers for digit in (1, 2, 5)]
@@ -102,20 +102,20 @@ def seconds(value_s: float | None, half_width_s: float | None = None) -> str:
 
 
 def seconds_like(value_s: float, all_s: Sequence[float]) -> str:
-    """A time in the unit of the largest of all, with three digits of the smallest, so that a column lines up."""
+    """A time in the unit of the largest of `all_s`, with three digits of the smallest, so that a column is aligned."""
     factor, unit = _second_unit(max(all_s))
     return f"{_number(value_s * factor, decimals_for([min(all_s) * factor], None))} {unit}"
 
 
 def seconds_moved(before_s: float, after_s: float) -> str:
-    """Two times in the unit of the larger, such as "5.10 -> 0.04 ms"."""
+    """Two times in the unit of the larger one, such as "5.10 -> 0.04 ms"."""
     factor, unit = _second_unit(max(before_s, after_s))
     decimals = decimals_for([before_s * factor, after_s * factor], None)
     return f"{_number(before_s * factor, decimals)} -> {_number(after_s * factor, decimals)} {unit}"
 
 
 def seconds_number(value_s: float | None, decimals: int) -> str:
-    """Bare seconds for a table column whose heading names the unit. A value too small for the column is "<0.01", not
+    """Seconds without unit, for a table column whose heading names it. A value too small for the column is "<0.01", not
     0.
     """
     if value_s is None or not math.isfinite(value_s):
@@ -140,7 +140,7 @@ def duration(value_s: float | None) -> str:
 
 
 def percent(share: float | None, decimals: int | None = None) -> str:
-    """A share (0..1) as "25 %", "2.1 %" or "less than 0.1 %"."""
+    """A fraction (0..1) as "25 %", "2.1 %" or "less than 0.1 %"."""
     if share is None or not math.isfinite(share):
         return ""
     points = 100 * share
@@ -153,7 +153,7 @@ def percent(share: float | None, decimals: int | None = None) -> str:
 
 
 def signed_percent(ratio: float | None, half_width: float | None = None) -> str:
-    """A ratio of elapsed times as its change: 1.22 -> "+22 %", 0.82 -> "-18 %", 2.4 -> "x 2.4"; for tables."""
+    """A ratio of elapsed times as a change, for tables: 1.22 -> "+22 %", 0.82 -> "-18 %", 2.4 -> "x 2.4"."""
     if ratio is None or not math.isfinite(ratio):
         return ""
     if abs(ratio - 1) < 0.0005:
@@ -174,7 +174,7 @@ def ratio_estimate(ratio: Estimate, decimals: int = 2) -> str:
 
 
 def at_least_slower(low: float) -> str:
-    """A lower bound of how much more time one cell takes: "at least 4 %", "at least 2.1 times as long"."""
+    """The lower bound of a cell's extra time as text: "at least 4 %", "at least 2.1 times as long"."""
     return f"at least {ratio_text(low)} times as long" if low >= 2 else f"at least {percent(low - 1)}"
 
 
@@ -189,12 +189,12 @@ def signed_estimate(ratio: Estimate | None) -> str:
 
 
 def at_most_slower(bound: float) -> str:
-    """An upper bound of how much slower than the truly fastest a cell is: "at most 6.2 % slower"."""
+    """The upper bound of a cell's extra time over the truly fastest: "at most 6.2 % slower"."""
     return f"at most {percent(max(bound, _LEAST_BOUND) - 1)} slower"
 
 
 def change(ratio: float | None, half_width: float | None = None, per: str = "") -> str:
-    """A ratio of elapsed times in words: "18 % less time", "22 % more time", "2.4 times as long"; `per` is added,
+    """A ratio of elapsed times as text: "18 % less time", "22 % more time", "2.4 times as long"; `per` is appended,
     such as " per row".
     """
     if ratio is None or not math.isfinite(ratio):
@@ -207,7 +207,7 @@ def change(ratio: float | None, half_width: float | None = None, per: str = "") 
 
 
 def differs_by(ratio: Estimate) -> str:
-    """How much two changes differ, to follow "by": "22 % (joint 95 % CI 17 to 27 %)", or "a factor of 2.4 (...)"."""
+    """By how much two changes differ: "22 % (joint 95 % CI 17 to 27 %)", or "a factor of 2.4 (...)"."""
     interval = ratio_interval(ratio)
     amount = f"a factor of {significant(ratio.value, 2)}"
     if ratio.value < 2:
@@ -216,7 +216,7 @@ def differs_by(ratio: Estimate) -> str:
 
 
 def _share_of_change(share: float, half_width: float | None) -> str:
-    """|share| in percent, with the digits that its interval supports, but never rounded to 0."""
+    """|share| in per cent, with the digits that its interval supports, but never rounded to 0."""
     if half_width is None:
         return percent(abs(share))
     decimals = _change_decimals(half_width)
@@ -233,17 +233,17 @@ RATES: Mapping[Unit, str] = {"rows": "rows/s", "requests": "IO/s", "transactions
 
 
 def rate(value: float | None, unit: Unit) -> str:
-    """A rate, three digits: "190,000 rows/s"."""
+    """A rate with three digits: "190,000 rows/s"."""
     return rows_per_s(value, RATES[unit])
 
 
 def rows_per_s(value: float | None, unit: str = "rows/s") -> str:
-    """Throughput, three digits: "190,000 rows/s"."""
+    """Throughput with three digits: "190,000 rows/s"."""
     return "" if value is None or not math.isfinite(value) else f"{significant(value)} {unit}"
 
 
 def limit_text(rate: str, limit: float) -> str:
-    """The highest figure that a volume reaches: "600 writes/s", "20 MB/s read"."""
+    """A volume's highest rate as text: "600 writes/s", "20 MB/s read"."""
     what = "read" if rate.startswith("read") else "write"
     if rate.endswith("iops"):
         return f"{significant(limit)} {what}s/s"
@@ -260,17 +260,17 @@ def count(value: float | None) -> str:
 
 
 def plural(number: int, one: str, many: str = "") -> str:
-    """A number of things: "1 panel", "3 panels"."""
+    """A number with its noun: "1 panel", "3 panels"."""
     return f"{count(number)} {one if number == 1 else many or one + 's'}"
 
 
 def price(value: float) -> str:
-    """A sum of money of any currency: "110", "1,234.50"."""
+    """An amount of money in any currency: "110", "1,234.50"."""
     return f"{value:,.2f}".removesuffix(".00")
 
 
 def bytes_(value: float | None) -> str:
-    """Bytes as servers count them (1 KiB = 1024 bytes): "512 bytes", "64 MiB", "1.5 GiB"."""
+    """Bytes in binary units, as servers count them (1 KiB = 1024 bytes): "512 bytes", "64 MiB", "1.5 GiB"."""
     if value is None or not math.isfinite(value):
         return ""
     size, unit = float(value), 0
@@ -281,7 +281,7 @@ def bytes_(value: float | None) -> str:
 
 
 def capacity(value: float | None) -> str:
-    """Space on a drive, in makers' units (1 GB = 10^9 bytes): "300 GB", "1.2 TB"."""
+    """Space on a drive in decimal units, as manufacturers count it (1 GB = 10^9 bytes): "300 GB", "1.2 TB"."""
     if value is None or not math.isfinite(value):
         return ""
     power = next((power for power in (12, 9, 6) if value >= 0.9995 * 10**power), 3)
@@ -299,17 +299,17 @@ def _level(estimate: Estimate) -> str:
 
 
 def ends_in_brackets(estimate: Estimate, show: Callable[[float], str], name: str = "") -> str:
-    """The interval after a figure: " (95 % CI 2.36 to 2.47)", whose `name` is "95 % CI "; "" if there is none."""
+    """The interval after a figure: " (95 % CI 2.36 to 2.47)", with `name` "95 % CI "; "" if there is no interval."""
     if estimate.low is None or estimate.high is None:
         return ""
     return f" ({name}{show(estimate.low)} to {show(estimate.high)})"
 
 
 def share_estimate(estimate: Estimate | None) -> str:
-    """A share (0..1) with its interval: "29 % (95 % CI 26 to 32 %)"; only the share if too few runs allow no
+    """A fraction (0..1) with its interval: "29 % (95 % CI 26 to 32 %)"; only the fraction if too few runs allow no
     interval.
 
-    If the whole interval is too small to show, the share reads "less than 0.1 % (95 % CI, too)".
+    If the whole interval is too small to show, the text is "less than 0.1 % (95 % CI, too)".
     """
     if estimate is None:
         return ""
@@ -326,12 +326,12 @@ def share_estimate(estimate: Estimate | None) -> str:
 
 
 def times_estimate(ratio: Estimate) -> str:
-    """A ratio of figures that are no times, with its interval: "0.965 times (95 % CI 0.938 to 0.992)"."""
+    """A ratio of figures other than times, with its interval: "0.965 times (95 % CI 0.938 to 0.992)"."""
     return f"{ratio.value:.3f} times{ends_in_brackets(ratio, '{:.3f}'.format, f'{_level(ratio)} ')}"
 
 
 def seconds_estimate(estimate: Estimate | None) -> str:
-    """A time with its interval: "2.41 s (95 % CI 2.36 to 2.47 s)"; it says so if there are too few runs for one."""
+    """A time with its interval: "2.41 s (95 % CI 2.36 to 2.47 s)", or a note if too few runs allow no interval."""
     if estimate is None:
         return ""
     factor, unit = _second_unit(estimate.value)
@@ -350,7 +350,7 @@ def rows_per_s_estimate(estimate: Estimate | None, unit: str = "rows/s") -> str:
 
 
 def _interval(estimate: Estimate, show: Callable[[float], str], unit: str = "") -> str:
-    """ "95 % CI 2.36 to 2.47 s"; "" if there is none."""
+    """ "95 % CI 2.36 to 2.47 s"; "" if there is no interval."""
     if estimate.low is None or estimate.high is None:
         return ""
     too_wide = estimate.high > _FAR_TOO_WIDE * abs(estimate.value)
@@ -362,9 +362,9 @@ def ratio_interval(ratio: Estimate | None) -> str:
     """The interval of a ratio as changes: "joint 95 % CI 17 to 27 %", or "joint 95 % CI 2 % less to 8 % more".
 
     Joint: it holds together with the intervals of all other ratios of its kind; the interval of a mean holds by itself.
-    An end that rounds to no change reads 0 if the interval includes no change, and more than 0 if it doesn't.
+    An end that rounds to no change is written as 0 if the interval includes no change, else as more than 0.
 
-    If one end is a hundred times the other, only the informative end is given, or else "too wide to say".
+    If one end is a hundred times the other, only the informative end is given or, if there is none, "too wide to say".
     """
     if ratio is None or ratio.low is None or ratio.high is None:
         return ""
@@ -373,7 +373,7 @@ def ratio_interval(ratio: Estimate | None) -> str:
     elif ratio.high >= 2:
         digits = 2 if significant(ratio.low, 2) != significant(ratio.high, 2) else 3
         low, high = (significant(end, digits) for end in (ratio.low, ratio.high))
-        if low == "1.0":  # an end beyond no change must not read as no change
+        if low == "1.0":  # a ratio that is not 1 must not read as 1.0
             low = f"{1 + float(f'{ratio.low - 1:.1g}'):g}"
         text = f"{low} to {high}{' times' * (ratio.value < 2)}"
     elif ratio.low <= 1 <= ratio.high:
@@ -398,7 +398,7 @@ def _change_to_change(low: float, high: float) -> str:
     """The text "17 to 27 %", for changes in one direction."""
     decimals = _change_decimals((high - low) / 2)
     small, large = sorted((abs(low), abs(high)))
-    # An interval that excludes no change must not read as if it began there.
+    # An interval that excludes no change must not seem to begin there.
     while decimals < 2 and small > 0 and _shown_as_nothing(small, decimals):
         decimals += 1
     start = "more than 0" if 0 < small < 0.00005 else percent(small, decimals).removesuffix(" %")
@@ -420,7 +420,7 @@ def _wide_interval(low: float, high: float) -> str:
 
 
 def change_estimate(ratio: Estimate | None, per: str = "") -> str:
-    """A change with its interval: "22 % more time (joint 95 % CI 17 to 27 %)"; `per` is added, such as " per row"."""
+    """A change with its interval: "22 % more time (joint 95 % CI 17 to 27 %)"; `per`: appended, such as " per row"."""
     if ratio is None:
         return ""
     interval = ratio_interval(ratio)
@@ -431,8 +431,8 @@ def change_estimate(ratio: Estimate | None, per: str = "") -> str:
 
 
 def quantity_text(name: str, value: JsonValue | None) -> str:
-    """A figure in its unit: `write_bytes` -> "512 MB", `busy_s` -> "1.50 s"; a drive's `usable_bytes` in its maker's
-    units.
+    """A figure in its unit: `write_bytes` -> "512 MB", `busy_s` -> "1.50 s"; a drive's `usable_bytes` in its
+    manufacturer's units.
     """
     if value is None:
         return ""

@@ -1,6 +1,6 @@
 """The charts of a report. The page, the files and the Markdown report all use them.
 
-A new chart is a module here with its `CHART`, or one of a module's `CHARTS`.
+To add a chart, write a module here that defines `CHART`, or add it to a module's `CHARTS`.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def drawn_charts(findings: Findings, runs: Sequence[Run]) -> dict[str, Drawn]:
 
 
 def page_charts(findings: Findings, runs: Sequence[Run]) -> dict[str, Drawn]:
-    """The charts of a page: of the quantities over time only the first, and the latency if runs have a set time, as
-    the page shows all of them for any two cells.
+    """The charts of a page. Of the charts over time, these are only the first, and the latency if runs have a set time:
+    the page's script can show all the others for any two cells.
     """
     drawn = drawn_charts(findings, runs)
     over = [name for name, one in drawn.items() if one.chart.part == "over-time"]

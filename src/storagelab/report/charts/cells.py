@@ -1,5 +1,5 @@
-"""Every cell along its first factor: the mean of what is compared with its interval, and every run; and the latency of
-cells whose runs have a set time, by connections, rate or another factor.
+"""Two charts. One shows every cell along its first factor: the mean of the compared figure, its interval, and each run.
+The other shows the latency of cells whose runs have a set time, by connections, rate or another factor.
 """
 
 from __future__ import annotations
@@ -112,8 +112,8 @@ def _by_load(findings: Findings) -> Arrangement:
 
 
 def _latencies(findings: Findings, _runs: Sequence[Run]) -> chart.Figure:
-    """A row for each cell and percentile, in milliseconds; a panel for each percentile. The cells are those whose runs
-    did as many transactions or requests as they could, or as they were sent, in a set time.
+    """A row for each cell and percentile, in milliseconds; a panel for each percentile. Only cells are included whose
+    runs have a set time, at full speed or at a given rate of transactions or requests.
     """
     if findings.unit not in ("transactions", "requests") or compared.timed(findings):
         return chart.Figure(rows=[])
@@ -139,7 +139,7 @@ def _latencies(findings: Findings, _runs: Sequence[Run]) -> chart.Figure:
 
 
 def _lowest(data: chart.Figure, _findings: Findings) -> str:
-    """The row of the lowest latency, in a sentence: of the figure that is judged, else of p99."""
+    """A sentence on the lowest latency: by the percentile that is judged, or p99 if none is."""
     rows = [row for row in data.rows if row["panel"] == data.legend] or data.rows
     return f"Lowest: {min(rows, key=lambda row: float(row['mean'] or 0))['tip']}."
 

@@ -21,8 +21,8 @@ _GROUP, _PREFIX, _COUNTER = "volumes", "volume.", ".written_since_prepared_bytes
 
 
 def written_before(run: Run) -> dict[str, float]:
-    """The amount written to each volume from its preparation to the begin of the run; only volumes that serve several
-    runs.
+    """The amount written to each volume between its preparation and the start of the run. Only volumes that serve
+    several runs are included.
     """
     if run.measurement is None:
         return {}
@@ -74,7 +74,7 @@ def _of_run(findings: Findings, run: Run, names: Mapping[str, str], cell: CellSu
 
 
 def _in_its_life(run: Run, volume: str) -> str:
-    """The drives' own counters as text, such as ", and 1.2 TB to its drives in their lives"; "" if they don't tell."""
+    """The drives' own counters as text, such as ", and 1.2 TB to its drives in their lives"; "" if they have none."""
     environment = run.measurement.environment if run.measurement is not None else {}
     drives = table_in(table_in(table_in(environment, "volumes"), volume), "made").get("drives")
     told = [one.get("written_in_its_life_bytes") for one in drives] if isinstance(drives, Sequence) else []

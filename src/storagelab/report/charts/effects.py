@@ -1,5 +1,5 @@
-"""Effects: how each level of a factor changes what is compared, all else the same; and speed-ups: how many times as
-fast each level is as the first, along the axis, a panel for each level.
+"""Two charts. Effects: how each level of a factor changes the compared figure while all other factors stay the same.
+Speed-ups: how many times as fast as the first level each level is, along the axis, with a panel for each level.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from storagelab.words.names import factor_text, level_alone, level_text, phrase,
 
 MAX_EFFECTS = 24
 _NO_TIME = -100.0
-"""The change in per cent of what then takes no time."""
+"""The change in per cent if the time falls to zero."""
 FASTER, SLOWER, UNDECIDED, UNTESTED = "less time", "more time", "can't be told apart", "not tested"
 BOTH = "less or more time, by the other factors"
 _COLOURS = {
@@ -48,7 +48,7 @@ def judged(effect: Effect, faster: str = FASTER, slower: str = SLOWER) -> str:
 
 
 def largest(findings: Findings, effects: Iterable[Effect]) -> str:
-    """The largest of the effects that are told apart, in a sentence, or why there is none."""
+    """A sentence on the largest effect that can be told apart from chance, or on why there is none."""
     tested = [effect for effect in effects if effect.tested]
     differ = [effect for effect in tested if effect.distinguishable]
     if not differ:
@@ -62,12 +62,12 @@ def largest(findings: Findings, effects: Iterable[Effect]) -> str:
 
 
 def of_choices(findings: Findings, effects: Iterable[Effect], *, at: bool) -> list[Effect]:
-    """Effects without the effects of conditions on rates. `at` asks for effects at levels of other factors."""
+    """Effects, except those of conditions on rates. `at` selects the effects at levels of other factors."""
     return [one for one in told(findings, effects, at=at) if not moves_throughput(findings, one)]
 
 
 def _rows(findings: Findings, _runs: Sequence[Run]) -> Figure:
-    """One row per level against its factor's baseline, over all cells: its change in per cent."""
+    """A row for each level: its change in per cent against its factor's baseline, over all cells."""
     overall = of_choices(findings, findings.effects, at=False)
     left = len(overall) - MAX_EFFECTS
     rows: list[Row] = [
@@ -124,8 +124,8 @@ _EFFECTS = Chart(
 
 
 def _speed_ups(findings: Findings, _runs: Sequence[Run]) -> Figure:
-    """Rows `mean`, `low`, `high` per level of a factor and level of the axis: time of the factor's first level over
-    time of this one, so that 2 is twice as fast. Those that differ most come first.
+    """Rows of `mean`, `low`, `high` for each level of a factor and of the axis: the time at the factor's first level
+    divided by the time at this level, so that 2 means twice as fast. The largest differences come first.
     """
     places = arrange(findings)
     size: dict[str, float] = {}

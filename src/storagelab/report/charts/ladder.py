@@ -1,5 +1,5 @@
-"""The ladder as a chart, for files: layouts fastest first, each with its time over that of the fastest, as the answer
-shows it.
+"""The answer's ladder as a chart for files: the layouts, the fastest first, each with its time divided by that of the
+fastest.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _rows(findings: Findings, _runs: Sequence[Run]) -> Figure:
 
 
 def _row(ladder: Ladder, rung: Rung, *, alone: bool) -> Row:
-    """`alone`: a ladder of its own has room for each layout's figure and verdict beside its name."""
+    """`alone`: the only ladder of its chart has room for each layout's figure and verdict beside its name."""
     assert rung.ratio is not None
     name = ", ".join(filter(None, rung.name))
     words = ", ".join(filter(None, (rung.figure, rung.verdict.text)))

@@ -1,7 +1,7 @@
 """Runs over time: a chart per quantity, a panel per cell, a line per repetition.
 
-A run has the series that its target could observe: a simulated server has more than a real one. Charts look the same
-for both.
+A run has the series that its target could observe: a simulated server has more series than a real server. Charts look
+the same for both.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from storagelab.words import numbers
 from storagelab.words.names import capital, cell_entry
 
 MAX_SERIES_POINTS, MIN_SERIES_POINTS, MAX_POINTS = 120, 40, 2_400
-"""The most points of a line; and of all lines of a chart, unless one had fewer than the least then. The lines of a
-chart are sampled alike, as coarser ones would lose peaks that the others show.
+"""The most points of a line; the fewest to which a chart with many lines cuts a line; and the most points of a chart.
+All lines of a chart are sampled alike, since a more coarsely sampled line would lose peaks that the others show.
 """
 MAX_RUNS = 10
 DOTTED_POINTS = 30
-"""Up to this many points, each has a mark and shows its value when pointed at."""
+"""A line of up to this many points has a mark at each, which shows its value under the pointer."""
 _DASHES = ([1, 0], [6, 2], [2, 2], [8, 2, 2, 2])
-"""Each line over time has its own dashes as well as its own colour."""
+"""Each line over time has its own dash pattern as well as its own colour."""
 _FAR = 6.0
 """If the largest value of one panel is this many times that of another panel, each panel has its own axis."""
 _MARGIN = 1.03
-"""How far axes of time series go beyond their last and largest points, so that these are drawn whole."""
+"""How far the axes of time series extend beyond the last and largest points, so that their marks are drawn whole."""
 
 
 @dataclass(frozen=True)
@@ -119,8 +119,8 @@ QUANTITIES = (
 
 
 def runs_with_series(runs: Sequence[Run]) -> dict[str, list[Run]]:
-    """The runs of each cell that have a series, the median run first (of two, the faster). The median is by time per
-    unit of work, because runs of a set time differ in their work."""
+    """The runs of each cell that have a series, the median run first (the faster if there are two). The median is by
+    time per unit of work, because runs of a set time differ in their work."""
     by_cell: dict[str, list[Run]] = {}
     for run in runs:
         if run.usable and not run.burn_in and run.measurement is not None and run.measurement.series.at_s:
@@ -180,12 +180,12 @@ def _rows(findings: Findings, runs: Sequence[Run], quantity: Quantity) -> Figure
 
 
 def length_of(samples: int, most: int) -> int:
-    """How many samples share a point, so that there are at most `most` points."""
+    """How many samples a point averages, so that there are at most `most` points."""
     return max(1, -(-samples // most))
 
 
 def _stretches(series: TimeSeries, column: str, of_run: Row, quantity: Quantity, length: int) -> list[Row]:
-    """A long series is drawn as means over equal periods. Peaks shrink, but no period is left out."""
+    """The rows of a series; a long one as means over equal periods, which flattens peaks but leaves no period out."""
     rows: list[Row] = []
     for part in stretches(series.at_s, series.columns[column], length):
         value = None if part.mean is None else part.mean / quantity.divisor
@@ -199,7 +199,7 @@ def _stretches(series: TimeSeries, column: str, of_run: Row, quantity: Quantity,
 
 
 class Stretch(NamedTuple):
-    """Neighbouring samples: the end of the last one, and their mean; None if nothing is known."""
+    """Consecutive samples: the end of the last one, and their mean; None if no value is known."""
 
     at_s: float
     mean: float | None
@@ -232,7 +232,7 @@ def _draw(data: Figure, sheet: Sheet, unit: str) -> Spec:
         legend = {"title": where, "symbolType": "stroke", "symbolSize": 200}
         encoding |= told_apart(data, sheet.form, legend, strokeDash=dashes)
         colour = {}
-    # The page's script adds the value under the pointer to a line's words.
+    # The page's script adds the value under the pointer to a line's text.
     of_run = encoding | {"detail": {"field": "series", "type": "nominal"}, "description": {"field": "run"}}
     layers = [
         only("!datum.median", {"type": "line", "strokeWidth": 0.8, "opacity": 0.65} | colour, of_run),
@@ -244,7 +244,7 @@ def _draw(data: Figure, sheet: Sheet, unit: str) -> Spec:
 
 
 def _apart(data: Figure) -> bool:
-    """Whether one axis for all panels would press some of them flat."""
+    """Whether lines would look flat in some panels if all panels had one axis."""
     tops = _tops(data)
     return len(tops) > 1 and max(tops) > _FAR * min(tops) > 0
 
@@ -255,14 +255,14 @@ def _tops(data: Figure) -> list[float]:
 
 
 def _ends(data: Figure) -> tuple[float, Sequence[float]]:
-    """Where the axes end: the time, and the values, of each panel if each has its own axis."""
+    """Where the axes end: the time axis, and the value axis, or that of each panel if each has its own."""
     end_s = max(float(row["at_s"] or 0) for row in data.rows) or 1.0
     tops = _tops(data)
     return end_s * _MARGIN, tops if _apart(data) else [_round_end((max(tops) or 1.0) * _MARGIN)]
 
 
 def _round_end(value: float) -> float:
-    """The first round number from `value` on, so that an axis of five steps or so ends with one of them."""
+    """The smallest round number that is at least `value`, so that an axis of about five steps ends with a full step."""
     power = 10.0 ** math.floor(math.log10(value / 5))
     step = next(factor for factor in (1, 2, 5, 10) if value / 5 <= factor * math.sqrt(2) * power) * power
     return math.ceil(value / step) * step
@@ -278,7 +278,7 @@ def _marks(data: Figure, _findings: Findings, quantity: Quantity) -> str:
 
 
 def _table(data: Figure, _findings: Findings, unit: str) -> Table:
-    """Every line in a few figures; thousands of points would tell a reader nothing."""
+    """A few figures for each line, since a table of thousands of points would be unreadable."""
     headings = [Heading("cell", "prose"), Heading("of", "text"), Heading("repetition"), Heading("until, s"),
                 Heading(f"mean, {unit}"), Heading("least"), Heading("most"), Heading("at the end")]  # fmt: skip
     lines: dict[tuple[str, str, str], list[Row]] = {}
@@ -294,7 +294,7 @@ def _table(data: Figure, _findings: Findings, unit: str) -> Table:
 
 
 def _finding(data: Figure, _findings: Findings) -> str:
-    """Where the median runs are lowest and highest; "" if others alone have values."""
+    """A sentence on where the median runs are lowest and highest; "" if only other runs have values."""
     known = [row for row in data.rows if row["median"] and row["value"] is not None]
     if not known:
         return ""

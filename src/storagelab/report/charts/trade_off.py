@@ -1,4 +1,4 @@
-"""Speed against price, and against capacity: every layout, and the edge of those that no other one beats in both."""
+"""Speed against price, and speed against capacity: all layouts, and those that none beats in both (Pareto front)."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _NAMED = 4
 
 
 class _Other(NamedTuple):
-    """The quantity for which speed is traded. `of`: the cell's amount of it, in its unit. `sign`: 1 if more of it is
-    better, -1 if less. `step`: how the edge goes on from one layout to the next.
+    """The quantity for which speed is traded. `of`: a cell's amount of it, in its unit. `sign`: 1 if more of it is
+    better, -1 if less is. `step`: how the line of the Pareto front leads from one layout to the next.
     """
 
     noun: str
@@ -42,8 +42,8 @@ _CAPACITY = _Other(
 
 
 def _rows(other: _Other, findings: Findings, _runs: Sequence[Run]) -> Figure:
-    """A row for each cell that has a figure, in the order of what speed is traded for; a panel for each load. No rows
-    if no load has layouts with different amounts.
+    """A row for each cell that has a figure, ordered by the other quantity; a panel for each load. There are no rows
+    if no load has layouts with different amounts of it.
     """
     left_out = compared.in_parts_of_cycles(findings)
     of_loads: dict[str, list[Row]] = {}
@@ -54,7 +54,7 @@ def _rows(other: _Other, findings: Findings, _runs: Sequence[Run]) -> Figure:
             and compared.judged(findings, cell) is not None and other.of(cell) is not None
         ]  # fmt: skip
         names = short_names(cells)
-        if not load.load:  # else a layout is a cell under each load, and keeps its colour
+        if not load.load:  # otherwise a layout has a cell under each load, and keeps its colour
             names = [cell_entry(cell.cell_id, name) for cell, name in zip(cells, names, strict=True)]
         rows = [_row(other, findings, cell, name) for cell, name in zip(cells, names, strict=True)]
         if len({row["other"] for row in rows}) > 1:
@@ -91,8 +91,8 @@ def _other_of(row: Row) -> float:
 
 
 def _with_edge(other: _Other, findings: Findings, rows: Sequence[Row]) -> list[Row]:
-    """The rows, each with whether it is on the edge: by the means, no other row is at least as good in both quantities
-    and better in one."""
+    """The rows, each marked if it is on the Pareto front: by the means, no other row is at least as good in both
+    quantities and better in one."""
     faster = 1 if compared.by_rate(findings) else -1
     places = [(faster * float(row["mean"] or 0), other.sign * _other_of(row)) for row in rows]
     found = []
@@ -106,7 +106,7 @@ def _draw(other: _Other, data: Figure, sheet: Sheet) -> Spec:
     axis = layers.axis_of(data)
     x_domain, _ = layers.readable_domain([_other_of(row) for row in data.rows])
     columns = sheet.form.columns(len(data.panels))
-    # A price is the spec's: neither measured nor simulated.
+    # A price comes from the spec: it is neither measured nor simulated.
     where = f" ({sheet.where})" if other.sign > 0 else ""
     x = figure("other", f"{other.axis}{where}", axis={"tickCount": sheet.form.width_px // columns // 110},
                scale={"domain": x_domain, "zero": False, "nice": False})  # fmt: skip

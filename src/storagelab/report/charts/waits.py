@@ -1,5 +1,5 @@
-"""Waits: how each cell's connections spent all of their time, a bar for each cell, the fastest first; and the
-waterfall: how the time of a connection changes, step by step, from the best cell to the worst.
+"""Two charts. Waits: how each cell's connections spent all of their time, with a bar for each cell, the fastest first.
+Waterfall: how the time of a connection changes, step by step, from the best cell to the worst.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _LABEL_PX = 36
 
 
 def _rows(findings: Findings, _runs: Sequence[Run]) -> Figure:
-    """One row per cell and part of its connections x elapsed: `low` to `high` of the stack, shares from 0 to 1.
+    """A row for each cell and part of its time (connections x elapsed): `low` to `high` in the stack, from 0 to 1.
 
-    If engines are compared, the parts are classes of waits: no native name occurs in the stacks of two engines.
+    If engines are compared, the parts are classes of waits, because two engines share no native names of waits.
     """
     cells = fastest_first(findings, (cell for cell in findings.cells if cell.waits and cell.available_s))
     if findings.wait_names:
@@ -56,10 +56,10 @@ def _shares(cell: CellSummary) -> dict[str, float]:
 
 
 def _wait_colours(cells: Sequence[CellSummary]) -> dict[str, str]:
-    """Parts of the stack from the left, with their colours; what is left has none.
+    """The named parts of the stack from the left, with their colours; all other waits have none.
 
-    The largest waits are named. The parts that differ most between cells come first, because lengths can be compared
-    there.
+    The largest waits are named. Those that differ most between cells come first, because lengths are easiest to compare
+    at the left end.
     """
     shares = [_shares(cell) for cell in cells]
     kinds: dict[str, tuple[Category, bool]] = {
@@ -177,8 +177,8 @@ def _found(findings: Findings) -> tuple[CellSummary, CellSummary, Waterfall] | N
 
 
 def _steps(findings: Findings, _runs: Sequence[Run]) -> Figure:
-    """A bar for each of the two times, and between them one for each step, from where the step before it ended:
-    `from_s` to `to_s`. The last step ends at the second time.
+    """A bar for each of the two times, and between them a bar for each step, from `from_s` to `to_s`. A step starts
+    where the previous one ended; the last step ends at the second time.
     """
     found = _found(findings)
     if found is None:

@@ -1,8 +1,8 @@
-"""Decides which factor is the axis, which ones make the lines, and which the panels. Pure.
+"""Decides which factor is the axis, which factors make the lines, and which make the panels. Pure.
 
-The axis is the number of data files if it varies, else the numeric factor with the most levels, else any with the most.
-A few combinations of the other factors are the lines of one panel, more are spread over panels. Cells that don't fit
-are counted, never dropped silently; the fastest, the slowest and the recommended cells are always shown.
+The axis is the number of data files if it varies, else the numeric factor with the most levels, else any factor with
+the most levels. If the other factors have few combinations, each is a line of one panel; otherwise they are spread over
+panels. A chart says how many cells don't fit, and always shows the fastest, the slowest and the recommended cells.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CHOSEN_CELLS = 4
 
 @dataclass(frozen=True)
 class Arrangement:
-    """How cells become places in a chart. `x` is None for an experiment of one cell."""
+    """The factors that place cells in a chart. `x` is None for an experiment of one cell."""
 
     x: Factor | None
     lines: tuple[Factor, ...]
@@ -47,7 +47,7 @@ class Arrangement:
         return value_text(cell.levels[self.x.name]) if self.x and self.x.name in cell.levels else "all runs"
 
     def line_of(self, cell: CellSummary) -> str:
-        """Levels alone if one factor makes the lines (the legend's title names it), else names and levels."""
+        """The label of a cell's line: only the level if one factor makes the lines (the legend's title names it)."""
         if len(self.lines) == 1:
             return value_text(cell.levels[self.lines[0].name])
         return _levels(cell, self.lines)
@@ -67,7 +67,7 @@ class Arrangement:
 
     @property
     def is_ordered(self) -> bool:
-        """Whether places along the axis are amounts. Otherwise a line through them means nothing."""
+        """Whether levels along the axis are amounts. If not, a line that joins them would mean nothing."""
         return self.x is not None and all(is_number(one.value) for one in self.x.levels)
 
     @property
@@ -109,7 +109,7 @@ def in_order(texts: Iterable[str]) -> list[str]:
 
 
 def choose(texts: Sequence[str], first: Iterable[str], limit: int) -> list[str]:
-    """At most `limit` of `texts`, in their order: those in `first`, the two ends, then evenly spread ones."""
+    """At most `limit` of `texts`, in their order: those in `first`, the first and last one, then evenly spread ones."""
     if len(texts) <= limit:
         return list(texts)
     wanted = in_order([*(text for text in first if text in set(texts)), texts[0], texts[-1]])
@@ -131,15 +131,15 @@ def recommended(findings: Findings) -> frozenset[str]:
 
 
 def notable_cells(findings: Findings, limit: int) -> list[CellSummary]:
-    """At most `limit` cells with figures, as listed: the fastest, the slowest, the first, the last, then a spread."""
+    """At most `limit` cells with figures, in their order: fastest, slowest, first, last, then evenly spread ones."""
     cells = [cell for cell in findings.cells if cell.elapsed_s is not None]
     kept = set(choose([cell.cell_id for cell in cells], filter(None, ends(findings)), limit))
     return [cell for cell in cells if cell.cell_id in kept]
 
 
 def chosen_cells(findings: Findings) -> list[CellSummary]:
-    """The cells to look at first: the axis's first, best and last level beside the fastest cell, the slowest cell
-    and a recommended one; all cells if there are few.
+    """The cells to look at first: the fastest cell; its neighbours at the first and the last level of the axis; the
+    slowest cell; and a recommended one. All cells if there are few.
     """
     cells = [cell for cell in findings.cells if cell.elapsed_s is not None]
     fastest, slowest = ends(findings)

@@ -1,4 +1,4 @@
-"""Defines a chart: its rows, drawing and caption, and its content as a table and in words.
+"""Defines a chart: its rows, drawing and caption, and its content as a table and as text.
 
 Chart(...)                  one chart, in a module of `charts`
 chart.of(findings, runs)    the chart of one experiment, or None if it has no data
@@ -21,8 +21,8 @@ from storagelab.words.names import cell_entry, group_text
 from storagelab.words.numbers import keep_together, plural
 
 Row = dict[str, str | float | int | bool | None]
-"""A mark, as Vega-Lite takes it. Its `tip` is the row in words: the tooltip, and the mark's name in the SVG. `pick`:
-whether it belongs to a recommended layout.
+"""The data of a mark, as Vega-Lite takes them. `tip` is the row as text: the tooltip, and the mark's label in the SVG.
+`pick`: whether the mark belongs to a recommended layout.
 """
 Part = Literal["answer", "cells", "drives", "effects", "waits", "over-time"]
 """The position of a chart on the page, in reading order."""
@@ -33,8 +33,8 @@ HOLLOW = "Hollow marks have no interval: too few runs, or not tested."
 
 @dataclass(frozen=True)
 class Figure:
-    """What one chart shows: its rows, their order, and what did not fit, in a sentence. `names`: the column that names
-    layouts, if marks alone don't show which row belongs to which.
+    """The content of one chart: its rows, their order, and a sentence on cells that did not fit. `names`: the column
+    that names layouts, if the marks alone don't show which layout a row belongs to.
     """
 
     rows: Sequence[Row]
@@ -49,7 +49,7 @@ class Figure:
     names: str = ""
 
     def starred(self, names: Iterable[str]) -> dict[str, str]:
-        """Names as labels: those of recommended layouts have a star."""
+        """Maps each name to its label, which has a star if the layout is recommended."""
         picked = {row[self.names] for row in self.rows if row.get("pick")} if self.names else set()
         return {name: f"{STAR} {name}" if name in picked else name for name in names}
 
@@ -58,9 +58,9 @@ class Figure:
 class Chart:
     """One chart, for any experiment.
 
-    `place`: within the charts of its part, the smallest comes first. `rows` returns no rows if the chart does not
+    `place`: its order within the charts of its part, the smallest first. `rows` returns no rows if the chart does not
     apply. `finding` says in a sentence what the chart shows, and `marks` what its marks mean. `is_headed`: it has its
-    own heading on the page. A chart over time says where its axes end and what it counts, so that the page's script can
+    own heading on the page. A chart over time gives the ends of its axes and its unit, so that the page's script can
     read values at any point of its lines.
     """
 
@@ -125,7 +125,7 @@ class Drawn:
 
     @property
     def whole(self) -> Drawn | None:
-        """The same with the rows for which paper has no room, in their order; None if there are none."""
+        """This chart with also the rows for which paper has no room, in their order; None if there are no such rows."""
         if all(row.get("drawn", True) for row in self.data.rows):
             return None
         return replace(self, data=replace(self.data, rows=[row | {"drawn": True} for row in self.data.rows]))
@@ -150,7 +150,7 @@ class Drawn:
 
     @property
     def label(self) -> str:
-        """The chart for readers who can't see it: what it shows, and what the table below it holds."""
+        """The chart's label for screen readers: what it shows, and what the table below it contains."""
         table = self.table
         holds = "; ".join(heading.text for heading in table.headings)
         rows = plural(len(table.rows), "row")
@@ -158,8 +158,8 @@ class Drawn:
 
 
 def scaled(estimate: Estimate, times: float = 1.0, zero: float = 0.0) -> Row:
-    """A mean with the ends of its interval, in a unit of which `times` make its own, from `zero` on; `hollow` if it has
-    none.
+    """A mean and the ends of its interval, each multiplied by `times` and counted from `zero`; `hollow` if the estimate
+    has no interval.
     """
     ends = {"mean": estimate.value, "low": estimate.low, "high": estimate.high}
     known = {name: None if value is None else times * value + zero for name, value in ends.items()}
@@ -179,8 +179,8 @@ def figure_of_cells(
     row: Callable[[CellSummary], Row],
     places: Arrangement | None = None,
 ) -> Figure:
-    """A row for each of `cells`, in its place among `places`, the usual ones if none are given. If there are too many
-    lines and panels, those of the cells that must be shown are kept.
+    """A row for each of `cells` at its place by `places` (default: the usual arrangement). If there are too many lines
+    or panels, those of the cells that must be shown are kept.
     """
     places = places or arrange(findings)
     must = must_show(findings)
@@ -201,7 +201,7 @@ def figure_of_cells(
 
 
 def not_drawn(cells: int, names: Sequence[str] = ()) -> str:
-    """How many cells are not drawn, in a sentence, and the `names` of what they share; "" for none."""
+    """A sentence on how many cells are not drawn, with the `names` of the lines or panels left out; "" for none."""
     if not cells:
         return ""
     named = f": {'; '.join(names[:MOST_NAMED])}{'; …' * (len(names) > MOST_NAMED)}" if names else ""
@@ -218,7 +218,7 @@ def table_of(data: Figure, columns: Mapping[str, Heading]) -> Table:
 
 
 def table_of_cells(data: Figure, columns: Mapping[str, Heading]) -> Table:
-    """The same after each row's cell."""
+    """As `table_of`, with the cell's name before each row's columns."""
     named = [row | {"entry": cell_entry(row["cell_id"], row["cell"])} for row in data.rows]
     return table_of(replace(data, rows=named), {"entry": Heading("cell", "prose"), **columns})
 
@@ -228,7 +228,7 @@ def _entry(value: str | float | int | None) -> str:
 
 
 def place_of(cell: CellSummary, places: Arrangement) -> Row:
-    """A row's place, and its cell."""
+    """The columns of a row that give its cell and the cell's place."""
     return {
         "x": places.x_of(cell), "line": places.line_of(cell), "panel": places.panel_of(cell), "cell_id": cell.cell_id,
         "cell": cell.text,

@@ -28,7 +28,7 @@ from storagelab.report.drawing.vega import (
 from storagelab.words.numbers import round_figure, round_figures
 
 FIELDS = ("mean", "low", "high")
-"""A mean and the ends of its interval, as rows name them."""
+"""The columns of a row that hold a mean and the ends of its interval."""
 TIP: Spec = {"description": {"field": "tip", "type": "nominal"}}
 RULE: Spec = {"type": "rule", "strokeWidth": 2.5, "strokeCap": "round"}
 DOT: Spec = {"type": "point", "size": 66, "filled": True, "opacity": 1}
@@ -38,18 +38,18 @@ STARRED: Spec = DOT | {
 }  # fmt: skip
 """The mark of a recommended layout."""
 _FAR, _APART, _TOO_FAR = 6.0, 3.0, 15.0
-"""On even steps, small figures can't be read if the largest is this many times the median, or this many times the least
-where panels differ by the second factor. On equal ratios, they can't if it is more times the least than the third.
-"""
+"""Panels are apart if the least figure of one is `_APART` times the largest of another, and the largest of all is
+`_FAR` times the least. Then they share a logarithmic axis or, from `_TOO_FAR` times on, each has its own axis. An axis
+is also logarithmic if its largest figure is `_FAR` times the median."""
 _ROOM = 1.15
 _BEYOND = 2.0
-"""How far an interval may go beyond all means, as a ratio, before it is cut."""
+"""How far an interval may extend beyond all means, as a ratio, before it is cut."""
 _LINE_PX = FONT_PX + 2
 
 
 def readable_domain(values: Sequence[float]) -> tuple[list[float], bool]:
-    """An axis of `values`, and whether it starts at zero: it does, unless the values would then be too close together
-    to read.
+    """The domain of an axis for `values`, and whether it starts at zero. It does, unless the values would then be too
+    close together to be readable.
     """
     low, high = max(0.0, min(values)), max(values)
     margin = 0.08 * (high - low) or 0.05 * high or 1.0
@@ -59,7 +59,7 @@ def readable_domain(values: Sequence[float]) -> tuple[list[float], bool]:
 
 
 class Axis(NamedTuple):
-    """How figures are drawn along an axis. `says`: what readers must know, in a sentence; "" for even steps from zero.
+    """How figures are drawn along an axis. `says`: a sentence that explains the axis; "" for a linear axis from zero.
     `apart`: each panel has an axis of its own.
     """
 
@@ -69,8 +69,8 @@ class Axis(NamedTuple):
 
 
 def cut(rows: Sequence[Row], zero: float = 0.0) -> list[Row]:
-    """The rows of a chart, whose intervals end a little beyond all means, so that a very wide one does not press the
-    others together; `below` and `above` say which go on. `zero`: the figure from which ratios count.
+    """The rows of a chart, with intervals cut a little beyond all means, so that a very wide one does not compress the
+    others. `below` and `above` tell at which ends an interval was cut. `zero`: the figure from which ratios count.
     """
     means = [float(mean) - zero for row in rows if (mean := row.get("mean")) is not None] or [0.0]
     if min(means) < 0:
@@ -88,20 +88,20 @@ def cut(rows: Sequence[Row], zero: float = 0.0) -> list[Row]:
 
 
 def says_cut(rows: Iterable[Row]) -> str:
-    """What the arrowheads of `cut` mean, if there are any."""
+    """A sentence on the arrowheads of intervals that were cut; "" if there are none."""
     return "Arrowheads: the interval goes on." * any(row.get("below") or row.get("above") for row in rows)
 
 
 def axis_of(data: Figure, unit: str = "", *also: float) -> Axis:
-    """The axis of the figures of a chart, and of what is `also` drawn; very wide intervals are cut."""
+    """The axis for the figures of a chart and for the values `also` drawn; very wide intervals are cut."""
     rows = cut(data.rows)
     axis = _axis_of([*rows, *data.points], unit, *also)
     return axis._replace(says=f"{axis.says} {says_cut(rows)}".strip())
 
 
 def _axis_of(rows: Sequence[Row], unit: str, *also: float) -> Axis:
-    """If a few large figures would press the rest together, the axis is logarithmic; panels get axes of their own only
-    if their figures are too far apart for that. If all figures are close, the axis does not start at zero.
+    """The axis is logarithmic if a few large figures would compress the others. Panels get axes of their own only if
+    their figures are too far apart even for that. If all figures are close, the axis does not start at zero.
     """
     of_panels: dict[str, list[float]] = {}
     for row in rows:
@@ -131,8 +131,8 @@ def _axis_of(rows: Sequence[Row], unit: str, *also: float) -> Axis:
 def means_with_intervals(data: Figure, sheet: Sheet, title: str, axis: Axis, *, at: float | None = None) -> Spec:
     """A whole chart of means with their intervals, and single runs if there are any.
 
-    Levels that are amounts stand side by side, joined by a line; all other levels stand one below the other, so that
-    their names are readable. `at`: where a dashed line is drawn.
+    Levels that are amounts are placed side by side and joined by a line; other levels are placed below each other, so
+    that their names are readable. `at`: the position of a dashed line.
     """
     upright = data.arrangement.is_ordered
     value, place, offset = ("y", "x", "xOffset") if upright else ("x", "y", "yOffset")
@@ -161,7 +161,7 @@ def means_with_intervals(data: Figure, sheet: Sheet, title: str, axis: Axis, *, 
         *intervals("true", value, colour, plain | TIP | mean),
         *means("isValid(datum.mean) && !datum.pick", colour | DOT, shared | TIP | mean),
         *means("isValid(datum.mean) && datum.pick", colour | STARRED, plain | TIP | mean),
-        # Above the means, as a reader chooses a run by a click.
+        # Drawn above the means, because a click on a run selects it.
         *([layer("isValid(datum.value)", run, plain | TIP, "value")] if data.points else []),
     ]
     height_px = None if upright else max(levels.height_px, 14 * len(data.lines) + 10) * len(data.x_levels)
@@ -185,7 +185,7 @@ def dashed(channel: str, *at: float) -> Spec:
 
 
 def _levels(data: Figure, form: Form, *, upright: bool) -> Rows:
-    """The axis of levels, evenly spaced whatever their values."""
+    """The axis of levels, evenly spaced whatever the distance between their values."""
     scale = {"domain": data.x_levels, "paddingInner": 0.12, "paddingOuter": 0.06}
     if not upright:
         letters = 18 if form is NARROW or len(data.panels) > 1 else 40
@@ -200,7 +200,7 @@ def _levels(data: Figure, form: Form, *, upright: bool) -> Rows:
 
 
 class Rows(NamedTuple):
-    """A vertical channel of rows with names, the height that each needs, and the width of their names."""
+    """A vertical channel of rows with names: the channel, the height of a row, and the width of the names."""
 
     channel: Spec
     height_px: int
@@ -208,7 +208,7 @@ class Rows(NamedTuple):
 
 
 def named_rows(field: str, labels: Mapping[str, str], letters: int) -> Rows:
-    """Rows, each with its label in lines of so many letters, in bold if it has a star."""
+    """Rows whose labels are broken into lines of at most `letters` letters, in bold if they have a star."""
     lines = {name: textwrap.wrap(label, letters) or [label] for name, label in labels.items()}
     starred = [name for name, label in labels.items() if label.startswith(STAR)]
     counts = [*map(len, lines.values())]
@@ -239,7 +239,7 @@ def _among(names: Iterable[str]) -> str:
 
 
 def told_apart(data: Figure, form: Form, legend: Spec, **marks: Sequence[object]) -> Spec:
-    """What distinguishes lines: their colours, and channels of other `marks`, explained in one legend."""
+    """Distinguishes lines by their colours and by the channels of other `marks`, all explained in one legend."""
     key = {"field": "line", "type": "nominal", "sort": data.lines}
     legend = {**legend, **legend_layout(data.starred(data.lines), form)}
     return {
@@ -254,7 +254,7 @@ def only(rows: str, mark: Spec, encoding: Spec) -> Spec:
 
 
 def means(rows: str, mark: Spec, encoding: Spec) -> list[Spec]:
-    """Layers of the means that satisfy an expression: those without an interval are outlines in their colour. A star
+    """Layers of the means that satisfy an expression. Means without an interval are outlines in their colour. A star
     hides what is below it.
     """
     outline = {key: value for key, value in mark.items() if key != "stroke"} | {"filled": False, "strokeWidth": 1.8}
@@ -263,8 +263,8 @@ def means(rows: str, mark: Spec, encoding: Spec) -> list[Spec]:
 
 
 def intervals(rows: str, along: str, mark: Spec, encoding: Spec) -> list[Spec]:
-    """Layers of the intervals of rows that satisfy an expression, `along` the channel of their means, with arrowheads
-    where they were cut."""
+    """Layers of the intervals of the rows that satisfy an expression, with arrowheads at ends that were cut. `along`:
+    the channel of the means."""
     low, high = (encoding | {along: encoding[along] | {"field": end}} for end in ("low", "high"))
     head = {"type": "point", "size": 50, "filled": True, "opacity": 1} | mark
     below, above = ({"shape": f"triangle-{way}"} for way in (("down", "up") if along == "y" else ("left", "right")))
@@ -276,8 +276,8 @@ def intervals(rows: str, along: str, mark: Spec, encoding: Spec) -> list[Spec]:
 
 
 def legend_layout(labels: Mapping[str, str], form: Form, axis_px: int = 70) -> Spec:
-    """As many columns as fit beside a vertical axis, with the longest label. A label too long for its column is broken
-    into lines; none is cut.
+    """The legend, with as many columns of the longest label's width as fit beside a vertical axis. A label too long for
+    its column is broken into lines; none is cut.
     """
     longest, width_px = max(map(len, labels.values()), default=1), form.width_px - axis_px
     columns = max(1, min(5, len(labels), int(width_px // (WIDER * LETTER_PX * longest + 34))))

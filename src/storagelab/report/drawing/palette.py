@@ -1,8 +1,8 @@
-"""Colours that are the same in every chart: one hue per wait category, distinguishable with any colour vision.
+"""Colours with the same meaning in every chart: one hue per wait category, distinguishable with any colour vision.
 
-Based on the set of Okabe and Ito ("Color Universal Design", 2008), each as light or dark as it takes to stand out from
-white and from the dark ground of a page: a drawing is the same on both, but on a dark page, its style makes marks that
-have no text on them brighter. Text and axes have the colour of the text around them, which is black in files.
+Based on the set of Okabe and Ito ("Color Universal Design", 2008). Each colour is light or dark enough to stand out
+from white and from the dark background of a page. A drawing is the same on both; on a dark page, the page's style makes
+marks without text on them brighter. Text and axes have the colour of the surrounding text, which is black in files.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ CATEGORY: dict[Category, str] = {
 }
 LINES = ("#0072b2", "#d55e00", "#009068", "#c0679b", "#c78500", "#3a93cc", "#8a5cc0", "#6b7480")
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left")
-"""Each line has its own mark as well as its own colour."""
+"""Each line has a mark of its own as well as a colour of its own."""
 
 
 def shades(categories: list[Category]) -> list[str]:
-    """One colour per wait type, by its category: the second type of a category is lighter, the third darker."""
+    """A colour for each wait type, by its category: the second type of a category is lighter, the third darker."""
     seen: dict[Category, int] = {}
     colours = []
     for category in categories:
@@ -46,7 +46,7 @@ def shades(categories: list[Category]) -> list[str]:
 
 
 def mix(colour: str, other: str, share: float) -> str:
-    """`colour` with a `share` (0..1) of `other`, both "#rrggbb"."""
+    """`colour` mixed with `other`: `share` is the fraction (0..1) of `colour`. Both are "#rrggbb"."""
     pairs = zip(_channels(colour), _channels(other), strict=True)
     return "#" + "".join(f"{round(a + (b - a) * share):02x}" for a, b in pairs)
 

@@ -1,14 +1,14 @@
-"""Vega-Lite as all charts use it: their appearance, their two widths, panels, and drawing without a browser.
+"""How all charts use Vega-Lite: appearance, two widths, panels, and drawing without a browser.
 
-A page embeds drawings as they come, and none is edited or drawn again for dark mode:
+A page embeds drawings unchanged; none is edited or drawn again for dark mode:
 
-* Text, axes and grids are drawn in `currentColor`, so they take the ink of the text around them: light in dark mode,
-  dark on paper, black in files. All other colours can be seen on both grounds (`palette`).
-* A drawing has no ids, as nothing is clipped and no colour is a gradient. So two drawings can't disturb each other.
-* The element around a drawing says which width it has. `STYLE` shows the widest for which there is room, at its own
-  size, so text is never smaller than it was drawn.
+* Text, axes and grids are drawn in `currentColor`, the colour of the surrounding text: light in dark mode, dark on
+  paper, black in files. All other colours are visible on a light and on a dark background (`palette`).
+* A drawing has no ids, as it needs no clipping and no gradients. So two drawings on a page can't interfere.
+* The element around a drawing states its width. `STYLE` shows the widest drawing that fits, at its own size, so text
+  is never smaller than it was drawn.
 
-An image would need no such care, but has neither tooltips nor the page's text colour.
+An image would need none of this, but it has neither tooltips nor the page's text colour.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ Spec = dict[str, Any]
 """A Vega-Lite specification as a plain dict."""
 
 FONT = "'Helvetica Neue', Helvetica, Arial, 'Liberation Sans', system-ui, sans-serif"
-"""Fonts with equal widths on every system, because the space for labels is computed here, not by the browser."""
+"""Fonts with the same letter widths on every system, because this module computes the space for labels."""
 FONT_PX = 12
 """No text in a chart is smaller."""
 LETTER_PX = 6.6
 """An estimate of a letter's mean width, slightly too wide on purpose."""
 WIDER, BOLD = 1.1, 1.12
-"""A browser may draw text wider than it was measured, as fonts differ; and bold text is wider still."""
+"""A factor for text widths: a browser's font may be wider than assumed, and bold text is wider still."""
 VEGA_LITE = "6.4"
 VEGA_LITE_SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 AXIS_PX = 74
@@ -65,12 +65,12 @@ class Form:
         return min(self.most_columns, 2 if panels == 4 else max(1, panels))
 
     def panel_width_px(self, panels: int, axes_px: int = AXIS_PX) -> int:
-        """The width of the plot in each of so many panels, beside all vertical axes of a row."""
+        """The width of the plot in each panel if a row has `panels` panels, each beside its vertical axis."""
         columns = self.columns(panels)
         return (self.width_px - axes_px - (columns - 1) * _GAP_PX - 8) // columns
 
     def letters(self, share: float = 1.0) -> int:
-        """How many letters fit side by side into a `share` of the width."""
+        """How many letters fit side by side into a fraction (`share`) of the width."""
         return max(8, int(share * self.width_px / LETTER_PX))
 
 
@@ -96,7 +96,7 @@ STYLE = f"""
 
 
 def config(form: Form) -> Spec:
-    """The appearance: no frame, faint grid, one font family. Figures and marks have names; axes need none."""
+    """The appearance: no frame, a faint grid, one font family. Axes have no ARIA labels; charts and marks have them."""
     text = {"labelColor": palette.INK, "titleColor": palette.INK, "labelOpacity": 0.85, "labelFontSize": FONT_PX,
             "titleFontSize": FONT_PX, "titleFontWeight": 500, "aria": False}  # fmt: skip
     return {
@@ -108,7 +108,7 @@ def config(form: Form) -> Spec:
         "axisY": {"domain": False, "ticks": False, "tickCount": 5},
         "axisYQuantitative": {"labelExpr": "abs(datum.value) < 1e5 ? datum.label : format(datum.value, '~s')"},
         "axisX": {"grid": False, "titleAnchor": "end"},
-        # Of figures, the label nearest to an end does not go beyond it, where it would be cut.
+        # The end labels of an axis of figures stay inside the axis: beyond it, they would be cut.
         "axisXQuantitative": {"labelFlush": 24, "labelSeparation": 8},
         "legend": text | {"orient": "top", "symbolStrokeWidth": 1.5, "titleLimit": form.width_px, "rowPadding": 3},
         "header": {"title": None, "aria": False, "labelColor": palette.INK, "labelFontSize": FONT_PX,
@@ -122,12 +122,12 @@ def config(form: Form) -> Spec:
 
 
 def figure(field: str, title: str | Sequence[str], **more: object) -> Spec:
-    """A channel of figures, with the title of their axis."""
+    """A channel of figures; `title` is the title of its axis."""
     return {"field": field, "type": "quantitative", "title": title, **more}
 
 
 class Sheet(NamedTuple):
-    """The form of a chart, its title and the lines below that; `where` is its provenance."""
+    """The form of a chart, its title and the lines below the title; `where` is its provenance."""
 
     form: Form
     title: str
@@ -147,12 +147,12 @@ def finished(
 ) -> Spec:
     """One chart of `layers` over `rows`, as wide as its form.
 
-    `panels`: if there are several, the chart is split by the rows' `panel`; each has its title. `apart`: the channel of
-    which each panel has an axis of its own. `axis_px`: the width of a vertical axis of panels with its labels. Only
-    columns that are drawn are included; the others are for tables and words.
+    `panels`: if there are several, the chart is split by the rows' `panel`, each with its title. `apart`: the channel
+    for which each panel has its own axis. `axis_px`: the width of a panel's vertical axis with its labels. Only columns
+    that are drawn are included; the others are for tables and text.
     """
     form, count = sheet.form, len(panels or {})
-    # A line with a star is drawn in a wider font, as the usual ones lack it.
+    # A line with a star is drawn in a wider font, because the usual fonts lack the star.
     shares = {text: 1.0 if text[:1].isascii() else 0.75 for text in sheet.subtitle}
     spec: Spec = {
         "$schema": VEGA_LITE_SCHEMA,
@@ -186,7 +186,7 @@ def finished(
 
 
 def _titles_in_lines(layers: Sequence[Spec], letters: int) -> int:
-    """Breaks the titles of vertical axes into lines of so many letters, and returns the most lines of a title."""
+    """Breaks the titles of vertical axes into lines of `letters` letters, and returns the most lines of any title."""
     most = 1
     for layer in layers:
         axis = layer.get("encoding", {}).get("y", {})
@@ -197,8 +197,8 @@ def _titles_in_lines(layers: Sequence[Spec], letters: int) -> int:
 
 
 def _drawable(part: Any) -> Any:
-    """A spec, or a part of one, with its texts escaped: a control character in a label, as in old stores, would crash
-    the drawing process.
+    """A spec, or a part of it, with its texts escaped. A control character in a label, as old stores contain, would
+    crash the process that draws.
     """
     if isinstance(part, str):
         return escaped(part)
@@ -208,14 +208,14 @@ def _drawable(part: Any) -> Any:
 
 
 def _with_rows(spec: Spec, rows: Sequence[Mapping[str, object]]) -> Spec:
-    """The spec with those columns of the rows that it names: as the field of a channel, or in an expression."""
+    """The spec with the rows, reduced to the columns that it names as the field of a channel or in an expression."""
     named, columns = json.dumps(spec), dict.fromkeys(name for row in rows for name in row)
     drawn = [name for name in columns if f'"field": "{name}"' in named or f"datum.{name}" in named]
     return spec | {"data": {"values": [{name: row[name] for name in drawn if name in row} for row in rows]}}
 
 
 def in_lines(wrapped: Mapping[str, Sequence[str]]) -> str:
-    """A Vega expression that shows a label as its lines; the texts are quoted as data."""
+    """A Vega expression that maps each label to its lines; texts are quoted as data."""
     cases = "".join(
         f"datum.value === {quoted(text)} ? [{', '.join(map(quoted, lines))}] : "
         for text, lines in wrapped.items()
@@ -234,18 +234,18 @@ _IN_TEXT = bytes.maketrans(b"<>&(", b",./[")
 
 
 def letters(data: bytes) -> str:
-    """Bytes as text that a page can carry: base 85, a sixteenth shorter than base64, and no letter has a meaning in
-    HTML.
+    """Bytes as text for a page: in base 85, which is a sixteenth shorter than base64, with letters that have no meaning
+    in HTML.
     """
     return base64.b85encode(data).translate(_IN_TEXT).decode()
 
 
 _RESERVED_BYTES = 68 * 2**30
-"""The addresses that the library reserves as it begins, measured and rounded up; it takes little memory there."""
+"""The address space that the drawing library reserves when it starts, rounded up; it uses little of this memory."""
 
 
 def drawer() -> Any:
-    """The library that draws. Raises StoragelabError if it can't begin here, which would end this process by a
+    """The drawing library. Raises StoragelabError if it can't start here, as it would then end this process by a
     signal.
     """
     limit_bytes, _ = resource.getrlimit(resource.RLIMIT_AS)
@@ -273,14 +273,14 @@ def to_svg(spec: Spec) -> str:
 
 # --- Vega-Lite's own runtime for a page, so that its charts work interactively without a network ----------------------
 #
-# The library contains it and takes seconds to build it. So the result is kept beside this module's bytecode, as long as
-# the versions stay the same. If that folder can't be written, the result is built each time.
+# The library contains the runtime and takes seconds to build it. So the result is kept beside this module's bytecode as
+# long as the versions stay the same. If that folder can't be written, the runtime is built each time.
 
 _SNIPPET = "window.vegaEmbed = vegaEmbed;"
 
 
 class Runtime(NamedTuple):
-    """The script, compressed and as letters, and the hash by which a page's policy allows it."""
+    """The script, compressed and encoded as letters, and the hash by which a page's content policy allows it."""
 
     packed: str
     sha256: str

@@ -1,16 +1,16 @@
 """Makes the export: a whole experiment as one JSON document; and comparisons as JSON. Pure.
 
-Both are dumps of the values. Waits are uncut, including CPU time and its queue, so that the nine columns and the audit
-can be recomputed from the export. Unknown values are null; NaN never appears.
+Both are dumps of the values. Waits include all rows, also CPU time and the wait for a CPU, so that the nine columns and
+the audit can be recomputed from the export. Unknown values are null; NaN never appears.
 
-A class `Exported...` is a value with the figures derived from it, and without the fields that are elsewhere in the
-export (`exclude`). Everything else is as the values' own classes have it. From them, `make docs` writes the schema
-beside this file and the tables of docs/reference/export.md. Within schema 2, fields may be added, but none is renamed,
-removed or changed in meaning.
+A class `Exported...` adds derived figures to a value, and leaves out the fields that are elsewhere in the export
+(`exclude`). Everything else is as in the value's own class. From these classes, `make docs` writes the schema beside
+this file and the tables of docs/reference/export.md. Within schema 2, fields may be added, but none is renamed, removed
+or changed in meaning.
 """
 
 # mypy: disable-error-code="pydantic-field, prop-decorator"
-# mypy knows no computed fields that are properties.
+# mypy does not know computed fields that are properties.
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def to_json(experiment: Experiment, plan: Plan, runs: Sequence[Run], findings: F
 
 
 def json_pieces(experiment: Experiment, plan: Plan, runs: Sequence[Run], findings: Findings) -> Iterator[str]:
-    """The export's text, a cell at a time, for callers that may not need all of it."""
+    """The export's text, one cell at a time, for callers that may stop before its end."""
     yield f'{{"schema":{SCHEMA},"experiment":{text_of(exported(ExportedExperiment, experiment))},"cells":['
     summaries = {summary.cell_id: summary for summary in findings.cells}
     by_cell: dict[str, list[Run]] = {cell.cell_id: [] for cell in plan.cells}
@@ -74,7 +74,7 @@ def text_of(value: object, indent: int | None = None) -> str:
 
 
 def plain(value: object) -> Any:
-    """Any value in JSON's terms, as `text_of` writes it."""
+    """Any value in JSON's types, as `text_of` writes it."""
     return json.loads(text_of(value))
 
 
@@ -105,7 +105,7 @@ def _findings(findings: Findings) -> ExportedFindings:
 
 
 def _words(findings: Findings, found: Answer) -> dict[str, Any]:
-    """The texts of the export."""
+    """The sentences of the export."""
     return {
         "headline": headline(findings, found),
         "lines": tuple(answer_lines(findings, found)),
@@ -120,8 +120,8 @@ def pair_json(
     findings: Findings, before: str, after: str, ratio: Estimate | None, case: Case | None, paper: Paper,
     gate: str | None = None, pairs: Sequence[Pair] = (),
 ) -> str:  # fmt: skip
-    """Two cells: every step uncut, the devices, the waiting sessions, the reasons, and the sentence; with the ratio of
-    each pair, if they are one of several.
+    """Two cells: every step, the devices, the waiting sessions, the reasons, and the sentence. If the pair is one of
+    several, also the ratio of each pair.
     """
     document: dict[str, object] = {
         "experiment": findings.experiment, "provenance": findings.provenance,
@@ -145,8 +145,8 @@ def pair_json(
 
 
 def campaigns_json(found: Sequence[Compare], paper: Paper, gate: str | None) -> str:
-    """Campaigns against the first: every matched layout, the layouts without a match, and how the campaigns were
-    made differently.
+    """Each campaign against the first: every matched layout, the layouts without a match, and the differences in how
+    the campaigns were made.
     """
     differences = [
         {"caption": part.caption, "rows": part.rows}
@@ -161,7 +161,7 @@ def campaigns_json(found: Sequence[Compare], paper: Paper, gate: str | None) -> 
 
 
 def beside_json(found: Beside, names: Mapping[str, str], paper: Paper) -> str:
-    """A measured campaign and a prediction, and the names of the layouts by their ids."""
+    """A measured campaign beside a prediction, with the names of the layouts by their ids."""
     return _versioned({"verdict": paper.verdict, "names": names, **vars(found), "median_error": found.median_error})
 
 
@@ -173,7 +173,7 @@ def _versioned(document: Mapping[str, object]) -> str:
     return text_of({"schema": SCHEMA, **document}, indent=2) + "\n"
 
 
-# --- what the export is -----------------------------------------------------------------------------------------------
+# --- the export's classes ---------------------------------------------------------------------------------------------
 SCHEMA: Literal[2] = 2
 _Form = TypeVar("_Form", bound=BaseModel)
 _Elsewhere: Any = Field(exclude=True)
@@ -308,7 +308,7 @@ class Document(Described):
 
 
 def exported(form: type[_Form], value: BaseModel, **made: object) -> _Form:
-    """A value as the export has it, with the fields `made` here."""
+    """A value in its exported form, with the fields that `made` gives."""
     return form.model_construct(**{**dict(value), **made})
 
 
@@ -321,7 +321,7 @@ def measured(run: Run) -> ExportedMeasurement | None:
 
 
 class _Described(GenerateJsonSchema):
-    """Writes a schema without titles, which only repeat names. The string below a field describes it."""
+    """Writes a schema without titles, which only repeat names. The string below a field becomes its description."""
 
     def field_title_should_be_set(self, schema: object) -> bool:  # noqa: ARG002
         return False
@@ -336,7 +336,7 @@ class _Described(GenerateJsonSchema):
 
 
 def _strings_below_fields(cls: type) -> list[tuple[str, str]]:
-    """The strings below a class's fields, as an editor shows them. Only read for the schema: it takes a while."""
+    """The strings below a class's fields, which describe them. They are read only for the schema, as this is slow."""
     (found,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
     assert isinstance(found, ast.ClassDef)
     return [
@@ -348,7 +348,7 @@ def _strings_below_fields(cls: type) -> list[tuple[str, str]]:
 
 
 def _worded(part: Any) -> Any:
-    """The same with descriptions as sentences on one line, in JSON's terms."""
+    """The schema with its descriptions as sentences on one line, in JSON's terms."""
     match part:
         case dict():
             return {

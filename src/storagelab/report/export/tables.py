@@ -1,8 +1,8 @@
-"""Stored runs and findings as tidy tables: a row for each thing, a column for each factor; also as CSV and as a SQLite
-file. Pure.
+"""Stored runs and findings as tidy tables, also as CSV and as a SQLite file: a row for each observation, a column for
+each factor. Pure.
 
-Every table begins with `cell_id` and a column for each factor under its own name, so that any two can be joined and
-grouped. Unknown is None. Times are seconds; other units stand at the end of names.
+Every table begins with `cell_id` and a column for each factor under its own name, so that any two tables can be joined
+and grouped. Unknown is None. Times are in seconds; the names of other columns end with their units.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ class Table:
 def all_of(
     experiment: Experiment, plan: Plan, runs: Sequence[Run], findings: Findings
 ) -> dict[str, Callable[[], Table]]:
-    """Name of a table -> the function that makes it."""
-    # Runs include failed ones and those of a burn-in; `work` is in `unit`. Waits have a row for each run and wait type,
-    # uncut, including CPU time and its queue. Series have a row for each run, moment and quantity: `value` is the mean
-    # over the interval that ends at `at_s`. Cells have means and verdicts as the report gives them; `ratio` is to the
-    # best cell under the same load.
+    """Maps the name of each table to the function that makes it."""
+    # Runs include failed runs and burn-in runs; `work` is in `unit`. Waits have a row for each run and wait type (all
+    # types, CPU time, and the wait for a CPU). Series have a row for each run, moment and quantity: `value` is the mean
+    # over the interval that ends at `at_s`. Cells have means and verdicts as in the report; `ratio` is to the best cell
+    # under the same load.
     return {
         "runs": lambda: _table(experiment, RUN_COLUMNS, ((run, _run_fields(run)) for run in _in_order(plan, runs))),
         "waits": lambda: _table(experiment, WAIT_COLUMNS, _of_each(plan, runs, _wait_fields)),
@@ -172,7 +172,7 @@ def _with_ends(name: str, estimate: Estimate, unit: str = "") -> dict[str, Value
 
 
 def _verdict(findings: Findings, cell_id: str) -> str | None:
-    """The kind of verdict; slower without its figure; None: not judged."""
+    """The kind of a verdict ("slower" without by how much); None if the cell is not judged."""
     judged = findings.load_of(cell_id) or findings
     if cell_id in judged.best[:1]:
         return "best"
@@ -186,7 +186,7 @@ def _verdict(findings: Findings, cell_id: str) -> str | None:
 
 
 def csv_of(table: Table) -> str:
-    """A table as CSV. Unknown = empty."""
+    """A table as CSV. Unknown values are empty."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(map(_field, table.columns))
@@ -195,7 +195,7 @@ def csv_of(table: Table) -> str:
 
 
 def _field(value: Value) -> str:
-    """A spreadsheet takes a text that begins with such a sign for a formula; an apostrophe before it prevents this."""
+    """Prefixes an apostrophe if a spreadsheet would take the text for a formula because of its first character."""
     if value is None:
         return ""
     if not isinstance(value, str):
@@ -204,8 +204,8 @@ def _field(value: Value) -> str:
 
 
 def sqlite_file(tables: Mapping[str, Table]) -> bytes:
-    """A database with these tables by their names. Columns have no declared type, since a factor's levels may have
-    several.
+    """A SQLite database with a table for each name. Columns have no declared type, since a factor's levels may have
+    several types.
     """
     with contextlib.closing(sqlite3.connect(":memory:")) as connection:
         for name, table in tables.items():

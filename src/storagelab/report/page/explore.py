@@ -1,15 +1,15 @@
-"""What the page's script shows of all cells and of any two: figures, waits, series, counters, set-up; and its charts.
+"""The data of the page's script on all cells (figures, waits, series, counters, set-up) and its interactive charts.
 
-The script sorts and filters cells by these values, and compares two cells. Numbers are as short as a chart can show.
+The script sorts and filters cells by these values, and compares two cells. Numbers have the digits that a chart needs.
 
-Of the time series, the median run of each cell and the odd runs are as fine as a chart shows, with the least and the
-most of each period. The other runs are thinned to the means of fewer periods, so that the page stays small however
-many there are.
+Of the time series, the median run of each cell and the odd runs have as many periods as a chart can show, with the
+minimum and maximum of each. Other runs have the means of fewer periods, so that the page stays small however many runs
+there are.
 
-The charts are Vega-Lite that the browser draws: all cells, and the waits and series of two. They stand in
+The browser draws the charts with Vega-Lite: all cells, and the waits and series of two cells. They are defined in
 templates/explore-plots.json, with $names for what depends on the experiment, and are sent without rows: the script
-fills them with the cells that its filters show and the two that the user selected. The choices for axis, colour and
-panels are Vega-Lite's own parameters, bound to lists.
+adds the cells that pass its filters and the two cells that the user selected. The choices for axis, colour and panels
+are Vega-Lite's own parameters, bound to lists.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ from storagelab.words.numbers import quantity_text
 _VERDICTS = [kind.replace("-", " ") for kind in get_args(Kind)]
 Json = dict[str, object]
 _Figures = list[list[object]]
-"""The rows of a cell: a place, then figures."""
+"""The rows of a cell: each has a position, then figures."""
 
 
 def record(plan: Plan, runs: Sequence[Run], findings: Findings, cells: Sequence[CellSummary]) -> Json:
-    """Everything about `cells` but their series, in their order."""
+    """All data of `cells` except their series, in their order."""
     by_cell: dict[str, list[Run]] = defaultdict(list)
     for run in runs:
         if run.usable and not run.burn_in:
@@ -67,7 +67,7 @@ def record(plan: Plan, runs: Sequence[Run], findings: Findings, cells: Sequence[
         for factor in findings.factors
     ]
     facts = _facts(plan, [(cell.cell_id, by_cell[cell.cell_id]) for cell in cells])
-    # Rows of figures contain no text of others, and there are too many of them to search for passwords.
+    # Rows of figures contain no text from elsewhere, and are too many to search for passwords.
     return {
         "where": findings.provenance or "nothing measured yet",
         "unit": compared.unit(findings),
@@ -107,8 +107,8 @@ def _cell(findings: Findings, cell: CellSummary, orders: Mapping[str, Mapping[st
 
 
 def _waits(findings: Findings, cells: Sequence[CellSummary]) -> tuple[list[Json], list[_Figures]]:
-    """The wait types, and for each cell its seconds per session: in total, resource, signal; the last two are
-    None if there is no split.
+    """The wait types, and for each cell its seconds per session: in total, resource, and signal. Resource and signal
+    are None if the target does not split waits.
     """
     names: dict[str, Json] = {}
     of_cells: list[_Figures] = []
@@ -130,8 +130,8 @@ def _waits(findings: Findings, cells: Sequence[CellSummary]) -> tuple[list[Json]
 
 
 def _counters(runs_of_cells: Sequence[Sequence[Run]]) -> tuple[list[list[str]], list[_Figures]]:
-    """The counters, and for each cell their means over its runs, as numbers and in words; those that are always 0
-    are left out.
+    """The counters, and for each cell their means over its runs, as numbers and as text. Counters that are always 0 are
+    left out.
     """
     places: dict[tuple[str, str], int] = {}
     of_cells: list[_Figures] = [
@@ -150,7 +150,7 @@ def _counters(runs_of_cells: Sequence[Sequence[Run]]) -> tuple[list[list[str]], 
 
 
 def _facts(plan: Plan, cells: Iterable[tuple[str, Sequence[Run]]]) -> list[Json]:
-    """The requested and read-back facts that differ between cells but not between the runs of one cell."""
+    """The requested and read-back facts that differ between cells but not between the runs of a cell."""
     configs = {cell.cell_id: cell.config for cell in plan.cells}
     of_cells: list[dict[str, str]] = []
     for cell_id, runs in cells:
@@ -169,7 +169,7 @@ def _facts(plan: Plan, cells: Iterable[tuple[str, Sequence[Run]]]) -> list[Json]
 
 # --- the time series of every run -------------------------------------------------------------------------------------
 FIGURES_WHOLE, FIGURES_THINNED = 50_000, 25_000
-"""The most figures of the runs that are shown whole, and of the others. Packed, 100,000 take some 0.2 MB."""
+"""The most figures of all runs that are shown whole, and of all other runs. Packed, 100,000 figures take 0.2 MB."""
 MAX_STRETCHES, MIN_STRETCHES = 60, 12
 MAX_STRETCHES_THINNED, MIN_STRETCHES_THINNED = 30, 4
 RunKey = tuple[str, int]
@@ -182,13 +182,13 @@ class _Line(NamedTuple):
 
 
 def odd_runs(findings: Findings) -> set[RunKey]:
-    """The runs that a caution is about, whose series are never thinned."""
+    """The runs that a caution is about; their series are never thinned."""
     odd = (caution for caution in findings.cautions if isinstance(caution, OddRun))
     return {run for caution in odd for run in caution.runs_meant(findings)}
 
 
 def series(findings: Findings, runs: Sequence[Run], cells: Sequence[CellSummary]) -> Json:
-    """For each of `cells` its runs with a series, the median one first, in the unit of their chart."""
+    """For each of `cells`, its runs with a series, the median run first, in the unit of their chart."""
     by_cell = over_time.runs_with_series(runs)
     whole = odd_runs(findings) | {(cell_id, found[0].repetition) for cell_id, found in by_cell.items()}
     drawn = {_key(run): _columns(run) for cell in cells for run in by_cell.get(cell.cell_id, ())}
@@ -209,13 +209,13 @@ def series(findings: Findings, runs: Sequence[Run], cells: Sequence[CellSummary]
 
 
 def packed(known: Json) -> str:
-    """Data as a page carries them: compressed JSON as letters."""
+    """Data as a page carries them: compressed JSON, encoded as letters."""
     text = json.dumps(known, allow_nan=False, separators=(",", ":"))
     return letters(gzip.compress(text.encode(), 9, mtime=0))
 
 
 def _stretches(figures: int, columns: int, least: int, most: int) -> int:
-    """The number of periods (`least` to `most`) into which columns are cut, to have some `figures` figures together."""
+    """The number of periods (`least` to `most`) into which columns are cut, so that all have some `figures` figures."""
     return max(least, min(most, figures // max(1, columns)))
 
 
@@ -224,8 +224,8 @@ def _key(run: Run) -> RunKey:
 
 
 def _of_run(run: Run, columns: Mapping[_Line, str], limit: int, lines: dict[_Line, int], *, ranged: bool) -> Json:
-    """A run: `at`, the ends of its periods, and for each line its number, its means and, if `ranged`, its least and
-    largest values.
+    """A run: `at`, the ends of its periods, and for each line the line's number, the means and, if `ranged`, the
+    smallest and largest values.
     """
     assert run.measurement is not None
     taken = run.measurement.series
@@ -242,7 +242,7 @@ def _of_run(run: Run, columns: Mapping[_Line, str], limit: int, lines: dict[_Lin
 
 
 def short(value: float | None, digits: int = 4, divisor: float = 1.0) -> float | int | None:
-    """A figure in as many digits as a chart shows."""
+    """A figure rounded to as many digits as a chart shows."""
     if value is None:
         return None
     rounded = float(f"{value / divisor:.{digits}g}")
@@ -250,7 +250,7 @@ def short(value: float | None, digits: int = 4, divisor: float = 1.0) -> float |
 
 
 def _columns(run: Run) -> dict[_Line, str]:
-    """The lines in a run's charts over time -> their columns; columns that are always 0 are left out."""
+    """Maps the lines in a run's charts over time to their columns; columns that are always 0 are left out."""
     assert run.measurement is not None
     found: dict[_Line, str] = {}
     for column, values in run.measurement.series.columns.items():
@@ -264,7 +264,7 @@ def _columns(run: Run) -> dict[_Line, str]:
 # --- the interactive charts -------------------------------------------------------------------------------------------
 LETTERS_OF_A_LABEL = 18
 MAX_RUNS = 600
-"""The most runs that are drawn one by one: more would be unreadable and slow."""
+"""The most runs that are drawn as single points: more would be unreadable and slow."""
 _PLOTS = resources.files(__package__).joinpath("templates", "explore-plots.json")
 
 
@@ -275,7 +275,7 @@ def plots(findings: Findings) -> dict[str, Spec]:
     fields = {factor.name: f"f{place}" for place, factor in enumerate(findings.factors)}
     titles = {fields[factor.name]: title_of(factor) for factor in findings.factors}
     axis = fields.get(places.x.name, "f0") if places.x is not None else "f0"
-    # At first, the colours show the factor that charts draw as lines; without such a factor, the verdicts.
+    # Initially, colours show the factor that makes the lines of charts or, without such a factor, the verdicts.
     colour = next((fields[factor.name] for factor in places.lines), "verdict")
     level = _level(findings)
     given: dict[str, Any] = {
@@ -294,7 +294,7 @@ def plots(findings: Findings) -> dict[str, Spec]:
 
 
 def _level(findings: Findings) -> Spec:
-    """The axis of levels, long ones in lines; the page's script turns them where they have no space side by side."""
+    """The axis of levels, with long ones broken into lines; the script rotates them if they don't fit side by side."""
     levels = [value_text(level.value) for factor in findings.factors for level in factor.levels]
     long = [text for text in levels if len(text) > LETTERS_OF_A_LABEL]
     lines = {text: textwrap.wrap(text, LETTERS_OF_A_LABEL) or [text] for text in long}
@@ -307,7 +307,7 @@ def _level(findings: Findings) -> Spec:
 
 
 def _choice(name: str, label: str, options: Mapping[str, str], value: str) -> Spec:
-    """A parameter that a list chooses."""
+    """A parameter that the user chooses from a list."""
     bind = {"input": "select", "options": list(options), "labels": list(options.values()), "name": label,
             "element": "#explore-choices"}  # fmt: skip
     return {"name": name, "value": value, "bind": bind}

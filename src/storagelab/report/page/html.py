@@ -1,11 +1,11 @@
 """A document as one self-contained HTML page: reading it needs no network, no server, and no script.
 
-Charts are drawn here, as SVG, not by the browser, so they also appear on paper and without scripts. The scripts of a
-report add tooltips, filters and the raw data, which the page carries compressed unless they would make it too large to
-open or to send. The page's own policy forbids every request.
+Charts are drawn here as SVG, not by the browser, so they also appear on paper and without scripts. The scripts of a
+report add tooltips, filters and the raw data. The page carries these data compressed, unless they would make it too
+large to open or to send. The page's content policy forbids every request.
 
 The templates escape all text and remove any password that a message quotes. Only the style, the scripts and the
-drawings, which are made here, go in unescaped.
+drawings are not escaped, because storagelab itself makes them.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ from storagelab.words import numbers
 GLOSSARY: Mapping[str, str] = tomllib.loads(resources.files(__package__).joinpath("glossary.toml").read_text("utf-8"))
 """Term -> its meaning."""
 _GZIP_LEVEL = 5
-"""The gzip level: level 6 takes half as long again for 1.5 % less."""
+"""The gzip level: level 6 takes half as long again and saves 1.5 %."""
 _AS_GZIP = 31
-"""zlib's name for the largest window with gzip's header."""
+"""zlib's code for the largest window and a gzip header."""
 _COMMENT = re.compile(r"^ *//.*\n", re.MULTILINE)
 _NEEDLESS = re.compile(
     r'<path class="(?:fore|back)ground" aria-hidden="true" d="(?:M0,0h0v0h0Z)?"(?: [a-z-]+="none")*/>'
@@ -54,20 +54,20 @@ _NEEDLESS = re.compile(
 )
 _FINE = re.compile(r' (?:d|transform|[xy]2)="[^"]*"')
 """Parts of a drawing that a page doesn't need: the figure around it has a role, a name and a font, and is hidden from
-screen readers. With hundredths of pixels, they are a quarter of a drawing, and Vega-Lite has no setting for them."""
+screen readers. With the hundredths of pixels, they are a quarter of a drawing. Vega-Lite has no setting for them."""
 LARGEST_PAGE = 1_200_000
 """The largest page, in characters, that carries its raw data by default."""
 MAX_TABLE_ROWS = 400
 """The most rows of a chart's table."""
 _LEFT_OUT_ON_PAPER, _MOST_ON_PAPER = (3, 4, 5, 9), 7
-"""The ranks of a table's columns that paper leaves out: rates beside times, how runs scatter, states of drives."""
+"""The ranks of columns that paper omits from wide tables: rates beside times, scatter of runs, states of drives."""
 _LONG_WORD = 24
-"""Longer words may break on paper, as a table could not be narrow enough with them."""
+"""Words with more letters may be broken on paper, as a table could otherwise be too wide."""
 
 
 @dataclass(frozen=True)
 class Drawings:
-    """A chart that was drawn already, in its widths, and its name for readers who can't see it: a part of a page."""
+    """A part of a page: a chart that was already drawn, in its widths, and its label for screen readers."""
 
     svgs: Sequence[Markup]
     label: str
@@ -89,13 +89,13 @@ def page(
 
     `exported` is what `storagelab export --format json` returns, in pieces; it is made here if missing. The page offers
     it as a download, byte for byte, if the page stays below `LARGEST_PAGE` with it or if `embed_data` asks for it.
-    Otherwise, the making of the data stops as soon as they are too large. `embed_data` needs `runs` that were read
-    whole. `manifest` holds facts of the campaign that no run carries (such as the version that made the report).
-    `so_far`: how far an unfinished campaign is, and after how many seconds the page loads itself again (0 for never).
-    `limit`: the reader's own. The same input gives the same page.
+    Otherwise, the data are made only until they are too large. `embed_data` needs `runs` that were read completely.
+    `manifest` holds facts of the campaign that no run contains, such as the version that made the report. `so_far`: the
+    progress of an unfinished campaign, and after how many seconds the page reloads itself (0 for never). `limit`: the
+    reader's limit. The same input gives the same page.
     """
     of = document(experiment, plan, runs, findings, manifest, limit=limit)
-    of = of if so_far is None else replace(of, next="")  # the runs that are missing are being made
+    of = of if so_far is None else replace(of, next="")  # the missing runs are being made
     if so_far is None and findings.runs_stored < findings.runs_planned:
         so_far = "Not finished.", 0
     shows = f"This page shows {findings.runs_stored} of {findings.runs_planned} runs."
@@ -106,7 +106,7 @@ def page(
     known = _record(plan, runs, findings, found)
     drawer = runtime() if known else None
     names = ("page.js", "folds.js", *(("explore-series.js", "explore.js") if drawer else ()))
-    # Comments are for those who change a script.
+    # Comments in scripts are for developers.
     scripts = [Markup(_COMMENT.sub("", asset(name))) for name in names]  # noqa: S704 - our own
     glossary = Table([Heading("term", "text"), Heading("meaning", "prose")], list(GLOSSARY.items()), "The terms")
     sections = [*of.sections, Section("glossary", "Glossary", [glossary], numbers.plural(len(GLOSSARY), "term"))]
@@ -148,11 +148,11 @@ def page(
 
 
 _HEAD = 20_000
-"""The most characters of a page before its sections."""
+"""The most characters of a page apart from its sections, style and scripts."""
 
 
 def page_of(of: Document) -> str:
-    """A short report, or the answer alone, as a page without a script."""
+    """A short report, or only the answer, as a page without a script."""
     return _rendered(
         of=of, sections=of.sections, so_far=None, scripts=[], script_hashes=[],
         body=Markup("\n").join(map(_pieces(scripts=()).section, of.sections)),
@@ -170,14 +170,14 @@ def _rendered(**given: object) -> str:
 
 
 def _words(fold: Fold) -> list[str]:
-    """A cell's fold as the page's chooser lists it: anchor, title, figure, and its verdict's kind and text."""
+    """The entry of a cell's fold in the page's list: anchor, title, figure, and the verdict's kind and text."""
     mark = fold.mark or Mark("", "")
     return [fold.anchor, *map(masked, (fold.title, fold.holds, mark.kind, mark.text))]
 
 
 def _record(plan: Plan, runs: Sequence[Run], findings: Findings, found: CellsTable) -> Json | None:
-    """What the script knows of all cells, to sort and filter their table and to put any two side by side; None for a
-    single cell.
+    """The data with which the script sorts and filters the table of cells and compares any two cells; None for a single
+    cell.
     """
     if len(found.cells) < 2 or not findings.factors:
         return None
@@ -190,20 +190,20 @@ def _sha256(script: str) -> str:
 
 
 def _framed(drawn: Mapping[str, Drawn]) -> list[dict[str, Markup]]:
-    """The drawings by chart: the wide ones, and the narrow ones."""
+    """The drawings of each chart, in wide and in narrow form."""
     specs = {name: one.specs() for name, one in drawn.items()}
     return [{name: framed(form, of[form]) for name, of in specs.items()} for form in ("wide", "narrow")]
 
 
 def framed(form: str, spec: Spec) -> Markup:
-    """A chart as a page embeds it: without title and background, which the page has, and without what it needs not."""
+    """A chart as a page embeds it: without title and background, which the page has, and without needless parts."""
     svg = to_svg({key: value for key, value in spec.items() if key != "title"} | {"background": None})
     short = _FINE.sub(lambda found: re.sub(r"(\.\d)\d+", r"\1", found[0]), _NEEDLESS.sub("", svg))
     return Markup(f'<div class="{form}" aria-hidden="true">{short}</div>')  # noqa: S704 - drawn by us
 
 
 class _Carried(NamedTuple):
-    """Raw data as a page carries them: compressed and as letters."""
+    """Raw data as a page carries them: compressed and encoded as letters."""
 
     letters: str
     size: str
@@ -211,7 +211,7 @@ class _Carried(NamedTuple):
 
 
 def _packed(pieces: Iterable[str], most: float) -> _Carried | None:
-    """None if the data take more than `most` letters; the making of pieces ends as soon as this is sure."""
+    """None if the data take more than `most` letters; no more pieces are made once this is certain."""
     if most <= 0:
         return None
     packer = zlib.compressobj(_GZIP_LEVEL, wbits=_AS_GZIP)
@@ -246,8 +246,8 @@ def templates() -> Environment:
 
 
 def _columns(of: Table) -> list[Markup]:
-    """The class of each column: its alignment, whether it has long words, and whether paper leaves it out of a table of
-    many columns.
+    """The class of each column: its alignment, whether it has long words, and whether a table of many columns omits it
+    on paper.
     """
     found = []
     for place, heading in enumerate(of.headings):
@@ -261,7 +261,7 @@ def _columns(of: Table) -> list[Markup]:
 
 
 def _numbers_of(drawn: Drawn) -> Table:
-    """The numbers of a chart as a table."""
+    """The data of a chart as a table."""
     table = drawn.table
     caption = f"{drawn.title} ({drawn.where}): what the chart shows"
     if len(table.rows) > MAX_TABLE_ROWS:

@@ -1,4 +1,4 @@
-"""The page of a capture, which has a chart, without a script."""
+"""The page of a capture, with a chart and without a script."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from storagelab.report.words.captured import capture_paper, shown_as
 from storagelab.words import numbers
 
 MOST_POINTS = 120
-"""The most points of a line: for longer captures, a point is the mean of several intervals."""
+"""The most points of a line: in longer captures, a point is the mean of several intervals."""
 MOST_OBJECTS = 7
 _OTHERS = "all others"
 _VERBS = {"read": "reads", "write": "writes"}
@@ -63,7 +63,7 @@ def over_time(capture: Capture) -> list[Row]:
 
 
 def _areas(rows: Sequence[Row], sheet: Sheet, changes: Sequence[float]) -> Spec:
-    """Areas on one another, with a dashed line where something changed."""
+    """Stacked areas, with a dashed line where something changed."""
     data = Figure(rows, lines=in_order(str(row["line"]) for row in rows))
     encoding: Spec = told_apart(data, sheet.form, {"title": None}) | {
         "x": figure("second", "seconds from the start", axis={"grid": False}),
@@ -76,7 +76,7 @@ def _areas(rows: Sequence[Row], sheet: Sheet, changes: Sequence[float]) -> Spec:
 
 
 def _label(rows: Sequence[Row]) -> str:
-    """The chart for readers who can't see it."""
+    """The chart's label for screen readers."""
     total: dict[str, float] = defaultdict(float)
     for row in rows:
         total[f"{row['line']}, {row['panel']}"] += float(row["mb_per_s"] or 0)

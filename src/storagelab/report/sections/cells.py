@@ -29,9 +29,9 @@ _BESIDE: Mapping[str, str] = {
     "sync_latency_p50_s": "sync p50 ms", "sync_latency_p99_s": "sync p99 ms", "late_p50_s": "late p50 ms",
     "late_p99_s": "late p99 ms", "late_longest_s": "latest ms",
 }  # fmt: skip
-"""Quantity of raw I/O, or of operations that were timed one by one -> its heading."""
+"""Maps a quantity of raw I/O, or of operations that were timed singly, to its heading."""
 Key = float | str | None
-"""The sort key of a row in a column; None goes last."""
+"""The sort key of a row in a column; None sorts last."""
 Entry = tuple[Key, Content]
 _Value = TypeVar("_Value", float, str)
 _UNKNOWN: Entry = (None, "")
@@ -39,7 +39,7 @@ _UNKNOWN: Entry = (None, "")
 
 @dataclass(frozen=True)
 class Column:
-    """A column: for each cell, its sort key and its content. `rank`: narrow terminals drop the highest rank first."""
+    """A column: for each cell, its sort key and its content. `rank`: a narrow terminal drops the highest rank first."""
 
     heading: Heading
     of: Callable[[CellSummary], Entry]
@@ -56,7 +56,7 @@ class CellsTable:
 
 
 def cells_table(findings: Findings) -> CellsTable:
-    """Every cell as a row: its levels, its mean and interval, its verdict, and related figures."""
+    """A row for each cell: its levels, its mean and interval, its verdict, and related figures."""
     cells = ladder.in_order(findings, findings.cells)[:MAX_ROWS]
     columns = list(_columns(findings, cells))
     if len(cells) == 1:
@@ -86,7 +86,7 @@ def _columns(findings: Findings, cells: Sequence[CellSummary]) -> Iterator[Colum
     linked = {cell.cell_id for cell in cells_with_parts(findings)}
 
     def identity(cell_id: str) -> Content:
-        """Verbs take cells by their ids; each links to the cell's own fold, if it has one."""
+        """The cell's id, which verbs take as an argument; it links to the cell's own fold, if there is one."""
         return Link(cell_id, cell_anchor(cell_id)) if cell_id in linked else cell_id
 
     def verdict(cell: CellSummary) -> Entry:
@@ -110,7 +110,7 @@ def _columns(findings: Findings, cells: Sequence[CellSummary]) -> Iterator[Colum
         yield Column(Heading("capacity", meaning="of the data's volumes"), partial(_of, sizes, numbers.capacity), 8)
     yield from _columns_beside(findings, cells)
     for one in findings.cautions:
-        if isinstance(one, Refused):  # the share of transactions that were refused or made again
+        if isinstance(one, Refused):  # the fraction of transactions that were refused or retried
             yield Column(Heading("refused"), partial(_of, one.shares, numbers.percent))
     if not (compared.set_time(findings) or raw_io):
         yield from _run_columns(findings, compared.decimals(_known(findings, cells)))
@@ -140,7 +140,7 @@ def _level(factor: Factor, order: Mapping[str, int], cell: CellSummary) -> Entry
 
 
 def _figure_columns(findings: Findings, cells: Sequence[CellSummary]) -> Iterator[Column]:
-    """The mean by which cells are compared, its interval, and both drawn on one scale."""
+    """The mean by which cells are compared, its interval, and a drawing of both on one scale for all cells."""
     known = _known(findings, cells)
     rate = compared.by_rate(findings)
     unit = compared.rate_unit(findings) if rate else f"mean {compared.quantity(findings)}, s".replace("completion ", "")
@@ -191,7 +191,7 @@ def _top_wait(cell: CellSummary) -> Entry:
 
 
 def _run_columns(findings: Findings, decimals: int) -> Iterator[Column]:
-    """The rate, and how the runs scatter about the mean."""
+    """The rate, and the scatter of the runs about the mean."""
     if not compared.by_rate(findings):
         rates = {cell.cell_id: cell.work_per_s.mean.value for cell in findings.cells if cell.work_per_s}
         yield Column(Heading(compared.rate_unit(findings)), partial(_of, rates, numbers.significant), rank=3)
@@ -206,8 +206,8 @@ def _run_columns(findings: Findings, decimals: int) -> Iterator[Column]:
 
 
 def _columns_beside(findings: Findings, cells: Sequence[CellSummary]) -> Iterator[Column]:
-    """A column for each figure of raw I/O and of latency that a cell has, except the judged figure, which has its own
-    column; and one for the final checkpoint.
+    """A column for each figure of raw I/O and of latency that a cell has, and one for the final checkpoint. The judged
+    figure is left out: it has its own column.
     """
     known = {cell.cell_id: _beside(cell) for cell in cells}
     by = latency_of(findings.compared)
@@ -240,7 +240,7 @@ def _drive_columns(findings: Findings) -> Iterator[Column]:
 
 
 def drives(findings: Findings) -> list[str]:
-    """The drives with a known state, by name; if there are many, the drives whose states differ most."""
+    """The names of the drives with a known state; if there are many, of those whose states differ most."""
 
     def spread(drive: str) -> float:
         states = (state_of(cell, drive, "write_amplification") for cell in findings.cells)

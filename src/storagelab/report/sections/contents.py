@@ -44,19 +44,19 @@ MAX_EFFECT_ROWS = 200
 _NO_WAITS = "The connections waited for nothing."
 _MOST_LINKS = 12
 _LONG_ROWS = 5
-"""The rows of long names for which a sheet has room, in one ladder."""
+"""The rows that fit on a sheet of paper in one ladder of long names."""
 
 
 def opened(findings: Findings, *, limit: float | None = None, most: int = MOST) -> Document:
-    """The answer alone: ladders (with `most` rows over all of them), reasons, doubts, and the next step. `limit`: the
-    reader's own, in seconds or as a rate.
+    """Only the answer: ladders (with `most` rows in all), reasons, doubts, and the next step. `limit`: the reader's
+    limit, in seconds or as a rate.
     """
     found = answer(findings)
     return replace(opening(findings, found), ladders=ladders(findings, found, limit=limit, most=most))
 
 
 def brief(findings: Findings, runs: Sequence[Run], *, limit: float | None = None) -> Document:
-    """The answer for decision-makers, on one sheet: of many loads, the first of each choice, and a few more."""
+    """The answer for decision-makers, on one sheet: of many loads, a few, including the first one of each choice."""
     found, is_long = answer(findings), any(len(cell.text) > LONGEST for cell in findings.cells)
     of = opened(findings, limit=limit, most=_LONG_ROWS if is_long else MOST)
     first = {choice.meant[0] for choice in found.choices[:CHOICES]}
@@ -130,13 +130,13 @@ def _titles(pictures: Sequence[Picture]) -> str:
 
 
 def _cautions(findings: Findings, told: Sequence[tuple[Sequence[Caution], str]]) -> list[Part]:
-    """Reasons to trust the measurement less, the most serious first, with links to the runs that they are about."""
+    """Cautions about the measurement, the most serious first, with links to the runs that they are about."""
     listed = [Sentence(text, of[0].severity, _links(findings, of)) for of, text in told]
     return [Listed(listed)] if listed else ["Nothing in these runs gave cause for doubt."]
 
 
 def _links(findings: Findings, cautions: Sequence[Caution]) -> list[Link]:
-    """Links to the time series of the odd runs; the runs that deviate most come first."""
+    """Links to the time series of the odd runs, those that deviate most first."""
     odd = sorted((one for one in cautions if isinstance(one, OddRun)), key=lambda one: -abs(one.deviation_sd))
     runs = [run for one in odd for run in one.runs_meant(findings)][:_MOST_LINKS]
     if len(findings.cells) < 2:
@@ -145,7 +145,7 @@ def _links(findings: Findings, cautions: Sequence[Caution]) -> list[Link]:
 
 
 def _best_levels(findings: Findings) -> Iterator[Table]:
-    """The best level of a factor at each level of another."""
+    """Tables of the best level of a factor at each level of another factor."""
     for found in findings.dependences:
         if not found.best or RaceSummary.of(findings):
             continue

@@ -1,4 +1,4 @@
-"""Where and how the runs were made: facts that all runs share, facts that vary with their range, checks, the spec."""
+"""Where and how the runs were made: facts that all runs share, the ranges of facts that vary, checks, and the spec."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ MAX_RUNS_LISTED = 60
 _FACTS = [Heading("fact", "prose"), Heading("value", "prose")]
 _NUMERIC_UNITS = ("_bytes", "_s")
 _CLIENT = "client (storagelab's machine)"
-"""If the server is on another machine, these facts of this machine say nothing about it."""
+"""Facts of this machine, which say nothing about a server on another machine."""
 Facts = dict[tuple[str, ...], Counter[Fact]]
 
 
 def manifest_parts(
     experiment: Experiment, plan: Plan, findings: Findings, runs: Sequence[Run], extra: Mapping[str, object]
 ) -> list[Part]:
-    """In reading order: campaign, machine, checks, runs that went wrong, the spec. `extra` are facts of the campaign
-    that no run carries.
+    """The manifest in reading order: campaign, machine, checks, runs that went wrong, the spec. `extra` are facts of
+    the campaign that no run contains.
     """
     return [
         Table(_FACTS, _campaign(experiment, plan, findings, runs, extra), "The campaign"),
@@ -66,7 +66,7 @@ def _campaign(
 
 
 def _watching(runs: Sequence[Run]) -> list[list[str]]:
-    """The cost of sampling waits, if sampled and unsampled periods of runs alternate."""
+    """The cost of sampling waits, if periods with and without sampling alternate in the runs."""
     cost = watching_cost(run.measurement for run in runs if run.measurement is not None)
     if cost is None:
         return []
@@ -78,7 +78,7 @@ def _watching(runs: Sequence[Run]) -> list[list[str]]:
 
 
 def _observer(runs: Sequence[Run]) -> list[list[str]]:
-    """CPU of the sampler and its session as a share of one core, by the median run."""
+    """CPU time of the sampler and of its session as a fraction of one core, in the median run."""
     shares = sorted(
         (cost.sampler_cpu_s + (cost.session_cpu_s or 0.0)) / run.measurement.elapsed_s
         for run in runs
@@ -100,7 +100,7 @@ def _environment(runs: Sequence[Run]) -> Iterator[Table]:
     """A table per part of the environment: host, each volume, server, its settings."""
     facts: Facts = defaultdict(Counter)
     usable = [run.measurement.environment for run in runs if run.measurement is not None]
-    # Thousands of runs share a few servers and volumes: each is flattened once, with a count.
+    # Thousands of runs share a few servers and volumes, so each of these is flattened once, with a count.
     met = Counter((name, json.dumps(part, default=str)) for environment in usable for name, part in environment.items())
     for (name, part), times in met.items():
         for path, value in flat({name: json.loads(part)}):
@@ -126,7 +126,7 @@ def _label(path: Sequence[str]) -> str:
 
 
 def _values(name: str, values: Counter[Fact], runs: int) -> str:
-    """A single value, several values with their counts, or, of many numbers, the range."""
+    """A single value, several values with their counts, or the range of many numbers."""
     texts = Counter[str]()
     for value, number in values.items():
         texts[quantity_text(name, value)] += number

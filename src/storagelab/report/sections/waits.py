@@ -1,4 +1,4 @@
-"""How each cell's time was spent: wait tables in nine columns, the objects of waits, counters; and the differences."""
+"""How each cell's time was spent: wait tables of nine columns, the objects waited for, counters; and differences."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from storagelab.words.names import cell_entry, in_brackets
 from storagelab.words.numbers import count, quantity_text, seconds_number
 
 MAX_CELLS_SHOWN = 110
-"""As many cells as the largest experiment of the articles has, so that each of its cells has a wait table."""
+"""The cells of the articles' largest experiment, so that each of them has a wait table."""
 CELLS_OF_A_LARGE_EXPERIMENT = 20
 _MARKS: dict[Method, str] = {"counter": "", "sampled": "~ ", "derived": "* "}
 NINE_COLUMNS = (
@@ -51,7 +51,7 @@ def cells_with_parts(findings: Findings) -> list[CellSummary]:
 
 
 def cell_folds(findings: Findings, runs: Sequence[Run], colours: Mapping[str, str]) -> list[Part]:
-    """A fold for each cell: those to look at first are open. `colours` are those that the chart gave to wait types."""
+    """A fold for each cell; those to look at first are open. `colours`: the chart's colours of wait types."""
     by_cell: dict[str, list[Run]] = defaultdict(list)
     for run in runs:
         by_cell[run.cell_id].append(run)
@@ -84,7 +84,7 @@ def _fold(
 def wait_parts(
     findings: Findings, cell: CellSummary, *, uncut: bool, colours: Mapping[str, str] | None = None
 ) -> list[Part]:
-    """The nine columns of a cell's mean run, all waits or those of the top 95 %, and notes on them."""
+    """The nine columns of a cell's mean run (all waits, or the top 95 %), and notes on them."""
     rows = waits_of(cell, uncut)
     notes = [*waiting.audit_sentences(cell), *waiting.wait_footnotes(rows)]
     if not rows:
@@ -101,8 +101,8 @@ def waits_of(cell: CellSummary, uncut: bool) -> tuple[TableRow, ...]:
 
 
 def wait_columns(rows: Sequence[TableRow], colours: Mapping[str, str]) -> Table:
-    """The nine columns under their exact names, how each row is known, and SQL Server's names if there are any. Unknown
-    figures stay empty and never show as 0.
+    """The nine columns under their exact names, the source of each row's figures, and SQL Server's names if there are
+    any. Unknown figures stay empty and never show as 0.
     """
     second = 2 if max((row.wait_s for row in rows), default=0.0) >= 1 else 4
     average = 4 if max((row.avg_wait_s or 0.0 for row in rows), default=0.0) >= 0.01 else 6
@@ -125,7 +125,7 @@ def wait_columns(rows: Sequence[TableRow], colours: Mapping[str, str]) -> Table:
 
 
 def run_anchor(cell_id: str, repetition: int) -> str:
-    """The target of a link to a run's series; the page's script shows it."""
+    """The target of a link to a run's series, which the page's script then shows."""
     return f"run-{cell_id}-{repetition}"
 
 
@@ -135,7 +135,7 @@ def cell_anchor(cell_id: str) -> str:
 
 
 def _no_split_reasons(runs: Sequence[Run]) -> list[str]:
-    """Why Resource and Signal are empty, as the target explains it."""
+    """Why Resource and Signal are empty, as the target states it."""
     reasons = {
         run.measurement.waits.no_split_reason: None
         for run in runs
@@ -145,7 +145,7 @@ def _no_split_reasons(runs: Sequence[Run]) -> list[str]:
 
 
 def mean_counters(runs: Sequence[Run]) -> dict[tuple[str, str], float]:
-    """(group, name) -> the mean of a counter over the runs that have it; those that are always 0 are left out."""
+    """Maps (group, name) to the mean of a counter over the runs that have it, except counters that are always 0."""
     values: dict[tuple[str, str], list[float]] = defaultdict(list)
     for run in runs:
         for group, counters in run.measurement.counters.items() if run.measurement is not None else ():
@@ -166,29 +166,29 @@ def _counters(cell: CellSummary, runs: Sequence[Run]) -> Table | None:
 
 MAX_KINDS = 8
 _Key = tuple[str, str]
-"""(wait type, kind of thing)"""
+"""(wait type, kind of object)"""
 _NAMES = [Heading("waiting for", "prose"), Heading("WaitType", "text")]
 
 
 def crowds(runs: Sequence[Run]) -> tuple[str, Table | None]:
-    """A sentence on the largest crowd seen on one thing, and a table: the most crowded kinds of things first."""
+    """A sentence on the most sessions seen waiting for one object, and a table of objects by kind, sorted by that."""
     counted = [run.measurement for run in runs if run.usable and not run.burn_in and run.measurement is not None]
     counted = [one for one in counted if one.crowds]
     kinds = _seen(runs)
     if counted:
         return waiting.crowd_sentence(_most_crowded(kinds)) if kinds else "", _counted_table(counted)
-    # The looks of a simulated run keep only its longest queues, so their sum says nothing.
+    # A simulated run keeps only the longest of its sampled queues, so their sum means nothing.
     if not kinds or any(run.measurement is not None and run.measurement.provenance == "simulated" for run in runs):
         return "", None
     moments = len({moment for kind in kinds.values() for moment in kind.sessions})
     return waiting.crowd_sentence(_most_crowded(kinds)), _seen_table(kinds, moments, len(runs))
 
 
-# --- counted ---------------------------------------------------------------------------------------------------------
+# --- waits that the server counts -------------------------------------------------------------------------------------
 
 
 def _counted_table(runs: Sequence[Measurement]) -> Table:
-    """Means over the time of all runs, so that shares are those of the cell's wait table over connections x elapsed."""
+    """Means over the time of all runs: percentages are of connections x elapsed, as in the cell's wait table."""
     together: dict[_Key, list[tuple[Measurement, CountedCrowd]]] = defaultdict(list)
     for run in runs:
         for crowd in run.crowds:
@@ -214,16 +214,16 @@ def _counted_table(runs: Sequence[Measurement]) -> Table:
     return Table(headings, [row for _, row in rows[:MAX_KINDS]], f"{caption}{_rest(len(rows))}")
 
 
-# --- seen ------------------------------------------------------------------------------------------------------------
+# --- waiting sessions that were sampled -------------------------------------------------------------------------------
 
 
 @dataclass
 class _Kind:
-    """Waits of one type for one kind of thing, over all runs of a cell."""
+    """Waits of one type for one kind of object, over all runs of a cell."""
 
     tasks: list[WaitingTask] = field(default_factory=list)
     sessions: Counter[tuple[int, float]] = field(default_factory=Counter)
-    """The sort key of a moment: number of the run, seconds since its start."""
+    """The sort key of a sample: number of the run, seconds since its start."""
 
 
 def _seen(runs: Sequence[Run]) -> dict[_Key, _Kind]:
@@ -252,8 +252,8 @@ def _seen_table(kinds: dict[_Key, _Kind], moments: int, runs: int) -> Table:
 
 
 def _figures(kind: _Kind, moments: int) -> list[str]:
-    """How often, and by how many sessions, the kind was waited for. At each moment, all waiting sessions count, for any
-    object.
+    """How often, and by how many sessions, the kind was waited for. In each sample, the sessions that wait for any
+    object of the kind count.
     """
     holders = [task.held_by for task in kind.tasks if task.held_by]
     holder = max(set(holders), key=lambda text: (holders.count(text), text)) if holders else ""

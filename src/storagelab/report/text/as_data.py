@@ -1,6 +1,6 @@
 """What `plan`, `waits` and `doctor` print for programs: JSON with a version.
 
-Fields may be added, but none is renamed or removed. `run` and `gather` print the export, which has a schema of its own.
+Fields may be added, but none is renamed or removed. `run` and `gather` print the export, which has its own schema.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SCHEMA = 1
 
 
 def plan_json(experiment: Experiment, plan: Plan, facts: PlanFacts, lacks: Sequence[Placed] = ()) -> str:
-    """What `run` would do, with every run in its order."""
+    """What `run` would do, with every run in order."""
     return _text(
         {
             "experiment": experiment.name,

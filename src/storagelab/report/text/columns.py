@@ -1,4 +1,4 @@
-"""Text tables that fit: the least important columns are dropped before anything wraps, and numbers keep their units.
+"""Text tables that fit a width: the least important columns are dropped before others wrap; numbers keep their units.
 
 Rich's own tables shorten what does not fit, separate numbers from their units and end lines with spaces, so only its
 styles are used here.
@@ -21,22 +21,22 @@ from storagelab.words.numbers import keep_together
 GAP = 2
 _INDENT_BELOW = 4
 _NARROWEST_WRAPPED = 16
-"""If this column gets less width than this, others are dropped."""
+"""The least width of a wrapping column: before it gets less, other columns are dropped."""
 _NARROWEST = 8
 _LONGEST_WORD = 40
-"""A word with more letters may be split."""
+"""A word with more letters than this may be split."""
 _BREAK = "\u00a0"
 _NUMBER = re.compile(r"[\d.,]+ ?\w{0,3}")
-"""With its unit."""
+"""A number, with or without its unit."""
 _LONG_LEVEL = 16
 _WORDS = 32
-"""How many characters of a line the names of levels may take before other columns are dropped."""
+"""The most characters of a line that the names of levels take before other columns are dropped."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """One column. `rank` orders the dropping: the highest goes first, rank 0 never. `wraps`: its lines may wrap;
-    other columns are dropped before it gets fewer than `least` characters.
+    """One column. `rank`: columns are dropped from the highest rank down, and rank 0 is never dropped. `wraps`: its
+    text may wrap; other columns are dropped before it gets fewer than `least` characters.
     """
 
     heading: str
@@ -53,7 +53,7 @@ class Column:
 
 
 def fitting(columns: Sequence[Column], width: int) -> list[Column]:
-    """The columns that fit in `width`, with the least important dropped; rank 0 always stays."""
+    """The columns that fit into `width`. The least important ones are dropped; rank 0 always stays."""
     kept = list(columns)
     while _width(kept) > width and any(column.rank for column in kept):
         kept.remove(max(kept, key=lambda column: column.rank))
@@ -101,7 +101,7 @@ def _print_row(
 
 
 def _widths(columns: Sequence[Column], width: int) -> list[int]:
-    """Natural widths, except that wrapping columns share the remaining width."""
+    """The columns' natural widths, except that wrapping columns share the remaining width."""
     fixed = sum(column.width for column in columns if not column.wraps) + GAP * (len(columns) - 1)
     wrapping = [column for column in columns if column.wraps]
     each = max(_NARROWEST, (width - fixed) // max(1, len(wrapping)))
@@ -109,7 +109,7 @@ def _widths(columns: Sequence[Column], width: int) -> list[int]:
 
 
 def _longest_word(column: Column) -> int:
-    """The width that splits no word below an indented line, and keeps a figure on one line with its name."""
+    """The smallest width that splits no word of an indented line, and keeps a figure on one line with its name."""
     words = (word for text in column.cells for word in _unbroken(text).split(" "))
     return 1 + min(_LONGEST_WORD, max(map(cell_len, words), default=0))
 
@@ -137,8 +137,8 @@ def _line(texts: Sequence[str], columns: Sequence[Column], widths: Sequence[int]
 
 
 def print_paragraph(console: Console, text: str, *, first: str = "", style: str = "", hanging: int = 0) -> None:
-    """Print a sentence, wrapped to the console. `first` stands before its first line; the others are indented by as
-    much, or by `hanging`.
+    """Print a sentence, wrapped to the console's width. `first` stands before the first line; all other lines are
+    indented by its length, or by `hanging`.
     """
     width = max(20, console.width)
     lines = textwrap.wrap(
@@ -159,7 +159,7 @@ def blank(console: Console) -> None:
 
 
 def narrow(factors: Sequence[Column], together: Column) -> list[Column]:
-    """The columns of factors if they are too wide: up to two of them wrap, if they have long words; more become one
+    """The columns of factors, made narrower. Up to two columns wrap if they have long words; more columns become one
     column.
     """
     long = [column for column in factors if column.width > _LONG_LEVEL]
@@ -170,5 +170,5 @@ def narrow(factors: Sequence[Column], together: Column) -> list[Column]:
 
 
 def are_numbers(texts: Sequence[str]) -> bool:
-    """Whether the text is only a number, with or without a unit."""
+    """Whether all texts are only numbers, with or without units."""
     return all(_NUMBER.fullmatch(text) for text in texts if text)

@@ -14,12 +14,12 @@ _SPECIAL = re.compile(r"[\\`*<\[|]|(?<!\w)_|_(?!\w)")  # an underscore inside a 
 
 
 def markdown(of: Document) -> str:
-    """The whole report: answer, ladders, and every section complete."""
+    """The whole report: answer, ladders, and all sections in full."""
     return masked("\n\n".join(filter(None, _pieces(of)))) + "\n"
 
 
 def escaped(text: str) -> str:
-    """Text escaped so that Markdown leaves it unchanged."""
+    """`text`, escaped so that Markdown shows it unchanged."""
     return _SPECIAL.sub(r"\\\g<0>", text).replace("\n", " ")
 
 

@@ -1,5 +1,5 @@
-"""A plan on a terminal, with the facts of this machine that `plan` finds before anything is changed, and whether runs
-of a set time are long enough for the checkpoint cycles of their servers.
+"""A plan on a terminal: the facts of this machine that `plan` finds before anything is changed, and whether runs of a
+set time are long enough for the checkpoint cycles of their servers.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _LEVELS_SHOWN = 12
 
 @dataclass(frozen=True)
 class PlanFacts:
-    """`server`: the server that would be used, in words. `estimate_s`: time for the runs that are still to be made,
-    None if unknown; `estimate_basis`: what it was learned from. `runs_stored`: runs that will be skipped. `durability`:
-    what survives a crash, a line for each engine that is compared. `warnings`: what to decide before the runs; the
-    second line of one, if any, is its reason and way out. `steps`: what is done to volumes before each run. `objects`:
-    which table or index lies on which volume. `tells`: how small a difference the runs can show, "" if unknown.
+    """`server`: the server that would be used, as text. `estimate_s`: the time for the runs that are still to be made,
+    None if unknown; `estimate_basis`: its source. `runs_stored`: stored runs, which will be skipped. `durability`: what
+    survives a crash, a line for each compared engine. `warnings`: what to decide before the runs; the second line of a
+    warning, if any, is its reason and way out. `steps`: what is done to volumes before each run. `objects`: the volume
+    of each table and index. `tells`: the smallest difference that the runs can show, "" if unknown.
     """
 
     server: str
@@ -45,9 +45,9 @@ class PlanFacts:
 
 
 def print_plan(console: Console, experiment: Experiment, plan: Plan, facts: PlanFacts, whole: bool = False) -> None:
-    """What `run` would do: first what needs a decision, then runs and time, then the rest. Changes nothing.
+    """What `run` would do: first the open decisions, then runs and time, then everything else. Changes nothing.
 
-    With `whole`, also the reasons of all warnings, what is done to volumes, all cells and every run in its order.
+    With `whole`, also the reasons for all warnings, what is done to volumes, all cells, and every run in order.
     """
     question = f": {experiment.question}" if experiment.question else ""
     print_paragraph(console, experiment.name + question, style="bold")
@@ -116,7 +116,7 @@ VARY = 'let something vary, such as [factors] with "layout.data_files" = [1, 4] 
 
 
 def of_preparing(experiment: Experiment, plan: Plan, vary: str = VARY) -> Iterator[str]:
-    """Says if nothing is compared, with a way to `vary` something, and gives the warnings of volumes that are prepared
+    """Says if nothing is compared, and suggests `vary` as the way out; gives the warnings on volumes that are prepared
     for blocks of runs.
     """
     if len(plan.cells) == 1:
@@ -130,7 +130,7 @@ def of_preparing(experiment: Experiment, plan: Plan, vary: str = VARY) -> Iterat
 
 
 def _kept(plan: Plan) -> dict[tuple[str, bool], set[int]]:
-    """The blocks that a volume is prepared for, by its name and whether that is done by hand."""
+    """The blocks for which a volume is prepared, by the volume's name and whether a person prepares it."""
     made: dict[tuple[str, bool], set[int]] = {}
     for run in plan.runs:
         config = plan.cells_by_id[run.cell_id].config
@@ -150,7 +150,7 @@ def _factor_texts(experiment: Experiment, plan: Plan) -> Iterator[str]:
 
 
 def _constant_in_blocks(plan: Plan) -> list[str]:
-    """The factors that have one level per block."""
+    """The factors that have a single level within each block."""
     seen: dict[tuple[str, int], set[str]] = {}
     for run in plan.runs:
         for name, level in plan.cells_by_id[run.cell_id].levels.items():
@@ -212,7 +212,7 @@ def _print_volumes(console: Console, volumes: Sequence[VolumeNeed]) -> None:
 
 
 def tells_text(tells: Tells) -> str:
-    """How small a difference the plan can show, and how many repetitions a smaller one needs."""
+    """The smallest difference that the plan can show, and how many repetitions a smaller one needs."""
     scatter = _two_digits(tells.scatter.sd)
     runs = tells.scatter.runs
     basis = f"{plural(runs, 'run')} that scatter by {scatter}" if runs else f"an assumed scatter of {scatter}"
@@ -231,15 +231,15 @@ def _two_digits(share: float) -> str:
 
 
 def too_short(plan: Plan, cycles: Mapping[str, CheckpointCycle], log_rates: Mapping[str, float]) -> Iterator[str]:
-    """A sentence for each kind of run that is too short for its server's cycle. `log_rates`: bytes of log that stored
-    runs wrote in a second, by cell.
+    """A sentence for each kind of run that is too short for its server's checkpoint cycle. `log_rates`: the bytes of
+    log per second that stored runs wrote, by cell.
     """
     yield from _of_each(plan, cycles, log_rates, _too_short)
 
 
 def before_full(plan: Plan, rooms: Mapping[str, float], log_rates: Mapping[str, float]) -> Iterator[str]:
-    """A sentence for each kind of run that may count before its server's redo log is full. `rooms`: the bytes of log
-    until then, by cell.
+    """A sentence for each kind of run that may be measured before its server's redo log is full. `rooms`: the bytes of
+    log until it is full, by cell.
     """
     yield from _of_each(plan, rooms, log_rates, _until_full)
 
@@ -280,7 +280,8 @@ def _until_full(load: GeneratedLoad, room: float, log_rate: float | None) -> str
 
 
 def _too_short(load: GeneratedLoad, cycle: CheckpointCycle, log_rate: float | None) -> str:
-    """The first checkpoint after storagelab's own comes after one cycle, and a whole one after two."""
+    """Runs need two cycles: storagelab's own checkpoint is followed by the next after one, and a whole one after
+    two."""
     assert load.longest_s is not None
     fits_s = load.longest_s / 2 if load.warm_up_is_found else load.duration_s / ENOUGH
     by_log_s = cycle.log_bytes / log_rate if log_rate else None

@@ -14,7 +14,7 @@ from storagelab.words.numbers import bytes_, capacity, quantity_text, significan
 
 
 def print_profiles(console: Console, profiles: Sequence[Profile]) -> None:
-    """One line a profile."""
+    """Print a line for each profile."""
     columns = [
         Column("profile", [profile.name for profile in profiles], right=False),
         Column("drive", [profile.title for profile in profiles], right=False, wraps=True),
@@ -31,7 +31,7 @@ def _print_heading(console: Console, text: str) -> None:
 
 
 def print_cloud_disks(console: Console, disks: Mapping[str, CloudDisk]) -> None:
-    """One line a disk whose limits a spec can name."""
+    """Print a line for each disk whose limits a spec can name."""
     _print_heading(console, 'Limits of cloud disks, for volumes with limit = { like = "NAME" }')
     columns = [
         Column("name", list(disks), right=False),
@@ -47,9 +47,7 @@ def print_title(console: Console, profile: Profile) -> None:
 
 
 def print_figures(console: Console, profile: Profile, *, sources: bool) -> None:
-    """Print every figure of one profile with its label; on request its source below it, which takes two more lines
-    each.
-    """
+    """Print every figure of a profile with its label and, on request, its source in two more lines below it."""
     _print_heading(console, "Figures")
     figures = list(profile.figures())
     columns = [
@@ -64,8 +62,8 @@ def print_figures(console: Console, profile: Profile, *, sources: bool) -> None:
 
 
 def print_sizing(console: Console, sizing: Sizing) -> None:
-    """Print capacity, requests a second and their cost; then the host memory for the drive's map, if the host keeps
-    it.
+    """Print the capacity, the requests per second and their CPU cost; then the host memory for the drive's mapping
+    table, if the host keeps the table.
     """
     _print_heading(console, "What one drive offers")
     print_table(console, _capacity_columns(sizing), indent=0)
@@ -106,7 +104,7 @@ def _capacity_columns(sizing: Sizing) -> list[Column]:
 
 
 def _value(name: str, value: str | int | float | bool) -> str:
-    """A figure as in the profile's file; a size in bytes, as makers count in thousands."""
+    """A figure as in the profile's file; sizes in bytes have decimal units, as manufacturers state them."""
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
     return quantity_text(name, value)

@@ -1,6 +1,6 @@
-"""A report on a terminal, and what `doctor` and `simulate` found: plain lines in a pipe, colour only on a terminal.
+"""A report on a terminal, and the results of `doctor` and `simulate`: plain text in a pipe, colours only on a terminal.
 
-The answer comes last, where the eye is: a screen shows what is printed last.
+The answer comes last, because a terminal ends with what was printed last.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from storagelab.words.numbers import count, plural, rate, seconds
 _ROWS = 40
 """The most rows of a table on a terminal."""
 _NOT_SHOWN = ("pictures", "over-time", "manifest")
-"""Sections that are charts, or too long for a terminal: the page has them."""
+"""Sections that are charts or too long for a terminal. The page has them."""
 _LADDERS = 9
-"""After so many lines, no other load is shown, unless all is asked for."""
+"""After this number of lines, no ladder of another load is printed, unless the full report is requested."""
 _BAR_LEAST, _BAR_MOST, _VERDICT_MOST = 11, 31, 30
 _STYLES = {"fastest": "green", "may-be-fastest": "green", "not-judged": "dim"}
 _HANGING = 2
@@ -55,7 +55,7 @@ def as_text(of: Document) -> str:
 
 
 def print_document(console: Console, of: Document, *, full: bool = True) -> None:
-    """Print the sections, if they are asked for, and then the answer."""
+    """Print the sections if they are requested, and then the answer."""
     for section in of.sections if full else ():
         if section.name not in _NOT_SHOWN:
             _print_section(console, section)
@@ -94,12 +94,12 @@ class _Rows(NamedTuple):
     lines: int
 
     def room(self, console: Console) -> int:
-        """How many characters a bar may have beside the other columns."""
+        """How many characters a bar may have after the space for all other columns."""
         return _room(console, [self.names, self.ratios, self.figures, self.verdicts])
 
 
 def _print_ladders(console: Console, ladders: Sequence[Ladder], *, full: bool) -> None:
-    """All bars have the same width, as wide as there is room."""
+    """Print all ladders with bars of the same width, which is as large as the console allows."""
     rows = [_rows(console, ladder) for ladder in ladders]
     width = min([_BAR_MOST, *(max(_BAR_LEAST, of.room(console)) for of in rows)])
     lines = 0
@@ -132,7 +132,7 @@ def _print_ladder(console: Console, ladder: Ladder, of: _Rows, width: int) -> No
 
 
 def _rows(console: Console, ladder: Ladder) -> _Rows:
-    """Names that leave no room for a bar stand in one column, in lines; then fewer layouts have a row of their own."""
+    """If names leave no room for a bar, they share one column, wrapped, and fewer layouts have a row of their own."""
     rungs = ladder.shown()
     ratios, figures = [ladder.ratio_text(one) for one in rungs], [one.figure for one in rungs]
     of = _Rows(rungs, _padded(rungs), ratios, figures, [one.verdict.text for one in rungs], 1)
@@ -153,7 +153,7 @@ def _room(console: Console, columns: Sequence[Sequence[str]]) -> int:
 
 
 def _padded(rungs: Sequence[Rung]) -> list[str]:
-    """The names of all factors in one column, one below the other. A row for several layouts has one name."""
+    """The names of all factors in one column, aligned. A row for several layouts has one name."""
     own = [rung.name for rung in rungs if not rung.hidden]
     widths = [max(map(cell_len, texts)) for texts in zip(*own, strict=True)]
     padded = (
@@ -164,8 +164,8 @@ def _padded(rungs: Sequence[Rung]) -> list[str]:
 
 
 def _bar(ladder: Ladder, rung: Rung, width: int) -> str:
-    """The interval of a ratio between bars, its value as a star (an o without an interval), and the reader's limit as
-    a colon.
+    """A ratio as text: bars mark the ends of its interval, a star its value (an o if it has no interval), and a colon
+    the reader's limit.
     """
     letters = [" "] * width
 
@@ -190,7 +190,7 @@ def _bar(ladder: Ladder, rung: Rung, width: int) -> str:
 def _print_section(console: Console, section: Section) -> None:
     shown = [part for part in section.parts if not isinstance(part, Picture) and not _is_folded(part)]
     folds = [part for part in shown if isinstance(part, Fold)]
-    if folds:  # of many cells, those that a page shows open
+    if folds:  # if there are many cells, those that a page shows open
         shown = [part for part in shown if part not in folds or (part.is_open and not all(map(_is_folded, part.parts)))]
     if not shown:
         return
@@ -238,7 +238,7 @@ def _print_table(console: Console, table: Table) -> None:
 
 
 def columns_of(table: Table, rows: Sequence[Sequence[object]]) -> list[Column]:
-    """What can be written of a table's columns."""
+    """A table's columns that can be printed as text."""
     return [
         Column(
             heading.text, [str(row[place]) for row in rows], rank=table.ranks.get(heading.text, 0),
@@ -249,7 +249,7 @@ def columns_of(table: Table, rows: Sequence[Sequence[object]]) -> list[Column]:
 
 
 def written(table: Table) -> list[tuple[int, Heading]]:
-    """The columns that hold words: bars are drawn on pages only."""
+    """The columns that hold text: only pages draw bars."""
     return [
         (place, heading) for place, heading in enumerate(table.headings)
         if not any(isinstance(row[place], Bar) for row in table.rows)
@@ -262,8 +262,8 @@ def written(table: Table) -> list[tuple[int, Heading]]:
 
 
 def print_outcome(console: Console, cell: Cell, outcome: Mapping[str, Any]) -> None:
-    """Print the core's outcome at life-size. A second and a row of the simulated world stand for as many as its
-    scale says.
+    """Print the simulator's outcome in units of the real server. A simulated second and a simulated row stand for as
+    many real ones as the scale says.
     """
     scale = cell.config.target.world_scale
     print_paragraph(console, f"{cell.cell_id}: one run on drives as its block begins, at scale {scale}", style="bold")
@@ -287,15 +287,15 @@ def print_outcome(console: Console, cell: Cell, outcome: Mapping[str, Any]) -> N
     print_paragraph(console, "--trace prints the scenario and the whole outcome, --every-io each I/O too.")
 
 
-# --- what the doctor found, and the promises that a server kept, on a terminal ----------------------------------------
+# --- what the doctor found, and the promises that a server keeps, on a terminal ---------------------------------------
 
 _STATES = {"no": ("no    ", "red"), "partly": ("partly", "yellow"), "yes": ("yes   ", "green")}
 _OUTCOMES = {"pass": ("pass", "green"), "fail": ("FAIL", "red"), "open": ("open", "yellow")}
 
 
 def print_abilities(console: Console, abilities: Sequence[Ability], whole: bool = False) -> None:
-    """Print a paragraph for each ability that is missing or partly there, with how to fix it; then the names of those
-    that work, or with `whole` a paragraph for each of them too; then how many there are of each, and what follows.
+    """Print a paragraph on each ability that is missing or incomplete, with the fix; then the names of those that work
+    (with `whole`, a paragraph on each); then the number of abilities of each kind, and the consequence.
     """
     of = {state: [one for one in abilities if one.state == state] for state in _STATES}
     for one in (*of["no"], *of["partly"], *(of["yes"] if whole else ())):

@@ -1,6 +1,6 @@
 """The answer in a few sentences: what to use, its basis, why, what makes it doubtful, and what to do next. Pure.
 
-A result has one short form, which is here, and one long form, which is among the evidence.
+A result has one short form, which is made here, and one long form, which is part of the evidence.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ DOUBTS, CHOICES, STEPS = 3, 3, 2
 LONGEST = 90
 """The most characters of a pattern of layouts. Instead of a longer pattern, the ladder shows the layouts."""
 _SAID_BY = {"missing-runs": "not-finished", "single-repetition": "too-few-runs"}
-"""Cautions that a fact says already."""
+"""Cautions that are left out because a fact already says the same."""
 _REASONS = {"baseline": "listed first", "fastest": "the fastest mean"}
-"""The preferences that don't read as they are written in a spec."""
+"""Texts for the preferences that a reader would not understand as the spec writes them."""
 
 
 def opening(findings: Findings, found: Answer | None = None) -> Document:
@@ -67,7 +67,7 @@ def opening(findings: Findings, found: Answer | None = None) -> Document:
 
 
 def answer_lines(findings: Findings, found: Answer | None = None) -> list[str]:
-    """Its sentences in reading order."""
+    """The answer's sentences in reading order."""
     told = opening(findings, found)
     return [text for text in (*told.head[:1], told.based, *told.head[1:], *told.why, told.doubt, told.next) if text]
 
@@ -91,7 +91,7 @@ def _lines(findings: Findings, about: str) -> list[str]:
     return [text for kind in kinds() if kind.about == about and (text := kind.line(findings))]
 
 
-# --- what that is based on, and doubts --------------------------------------------------------------------------------
+# --- the basis of the answer, and doubts ------------------------------------------------------------------------------
 
 
 def _basis(findings: Findings, found: Answer) -> str:
@@ -106,7 +106,7 @@ def _basis(findings: Findings, found: Answer) -> str:
 
 
 def _doubt(findings: Findings, found: Answer) -> str:
-    """What keeps the runs from answering, then the cautions, the most serious first; nothing that `use` says."""
+    """Why the runs can't answer the question, then the cautions, the most serious first, without what `use` says."""
     used = {choice.pick.cell_id for choice in found.choices if choice.pick is not None}
     said = {found.no_verdict} if found.choices else {"nothing-measured", "untested"}
     said |= {"not-compared"} & {fact for fact in found.unable if "nothing-measured" in found.unable}
@@ -126,7 +126,7 @@ def _doubt(findings: Findings, found: Answer) -> str:
 
 
 def _so_far(findings: Findings, found: Answer) -> Iterator[str]:
-    """What to use; while runs are missing, it says for how many layouts that holds."""
+    """What to use. While runs are missing, it also says for how many layouts the answer holds."""
     said = _choices(findings, found)
     if found.next is not None and found.next.step == "runs" and (first := next(said, None)):
         ran = len({short_text(layout_of(findings, cell), {}) for cell in findings.cells if cell.elapsed_s is not None})
@@ -157,7 +157,7 @@ def _choices(findings: Findings, found: Answer) -> Iterator[str]:
 
 
 def _use(findings: Findings, choice: Choice, use: str = "use", then: str = "; ") -> str:
-    """The layouts to use, and how sure that is."""
+    """The layouts to use, and how certain the choice is."""
     pattern, default = pattern_text(findings, choice), _default(findings, choice)
     if choice.verdict == "winner":
         return f"{use} {pattern}.{default}"
@@ -178,7 +178,7 @@ def _group(findings: Findings, choice: Choice) -> str:
 
 
 def _untold(findings: Findings, choice: Choice) -> str:
-    """Says that too few runs decide nothing about the layouts of a choice; "" if they decide something."""
+    """Says that there are too few runs to decide about the layouts of a choice; "" if they decide something."""
     cells = [findings.cell(cell_id) for cell_id in choice.tied]
     decided = all(verdict_of(findings, cell.cell_id).kind != "not-told-apart" for cell in cells)
     if decided or choice.at_most_slower is not None:
@@ -190,7 +190,7 @@ def _untold(findings: Findings, choice: Choice) -> str:
 
 
 def is_bounded(findings: Findings, choice: Choice) -> bool:
-    """Whether it is known that no choice costs more than a margin."""
+    """Whether an upper bound is known for what the choice costs."""
     margin = EITHER_WITHIN if findings.indifferent is None else findings.indifferent
     return choice.at_most_slower is not None and choice.at_most_slower <= 1 + margin
 
@@ -209,7 +209,7 @@ def pattern_text(findings: Findings, choice: Choice) -> str:
 
 
 def slower_text(findings: Findings, choice: Choice) -> str:
-    """How much slower than the fastest the layouts of a choice are at most, and how many other layouts may be the
+    """How much slower than the fastest layout those of a choice are at most, and how many other layouts may be the
     fastest.
     """
     left = (len(choice.tied) - len(choice.meant)) // max(1, len(choice.loads))
@@ -231,7 +231,7 @@ def _at_most_slower(findings: Findings, choice: Choice) -> str:
 
 
 def _default(findings: Findings, choice: Choice) -> str:
-    """The price of what to use and, if several layouts will do, the default one and the reason that picked it."""
+    """The price of the layout to use; if several will do, also the default layout and the reason for it."""
     pick = choice.pick
     if pick is None:
         return ""
@@ -287,7 +287,7 @@ def _none(findings: Findings, found: Answer) -> Iterator[str]:
 
 
 def _why(findings: Findings, found: Answer, most: int | None) -> Iterator[str]:
-    """What changed with each factor that is explained: the first `most` steps, or all if None."""
+    """The change with each explained factor: the first `most` steps, or all steps if None."""
     names = Names(findings)
     if (slowest := found.slowest_at_limit) is not None:
         layout = findings.cell(slowest.cell_id).text
@@ -321,8 +321,8 @@ def _step(cause: Cause) -> str:
 
 
 def next_text(findings: Findings, step: Next) -> str:
-    """Such as "make 23 repetitions in all, to tell differences of 5 % from chance". The demo has a command of its
-    own, and no spec to change.
+    """The next step, such as "make 23 repetitions in all, to tell differences of 5 % from chance". The demo has its own
+    command, and no spec that a user could change.
     """
     is_demo = findings.experiment == "demo" and bool(Ceiling.of(findings))
     if step.step == "runs":
@@ -345,11 +345,11 @@ def next_text(findings: Findings, step: Next) -> str:
 
 # --- short names of factors, and of several of their levels -----------------------------------------------------------
 _ITEMS = 4
-"""How many levels of a list are written out."""
+"""The most levels of a list that are written out."""
 
 
 def listed_or(items: Sequence[str], word: str = "or") -> str:
-    """Such as "1", "1 or 2", "1, 2 or 4"; "a, b; c or d" if items contain commas."""
+    """Items joined as in "1", "1 or 2", "1, 2 or 4"; "a, b; c or d" if items contain commas."""
     between = "; " if any(", " in item for item in items) else ", "
     return items[0] if len(items) == 1 else f"{between.join(items[:-1])} {word} {items[-1]}" if items else ""
 
@@ -363,7 +363,7 @@ class Names:
         self._twice = {name for name in short if short.count(name) > 1}
 
     def factor(self, name: str) -> str:
-        """ "files", "format", "driver"."""
+        """A factor's short name: "files", "format", "driver"."""
         labels, short = self._factors[name].labels if name in self._factors else {}, short_factor(name)
         return labels.get(name) or (factor_text(name) if short in self._twice else short)
 
@@ -373,8 +373,8 @@ class Names:
         return factor_text(name) if name == DATA_FILES and name not in factor.labels else self.factor(name)
 
     def levels(self, name: str, levels: Sequence[JsonValue], *, full: bool = False) -> str:
-        """The good levels of a factor: "4 or 8 files", "driver 2.2.3", "log on b", "PostgreSQL"; `full`: "data
-        files".
+        """Several levels of a factor: "4 or 8 files", "driver 2.2.3", "log on b", "PostgreSQL"; with `full`, "data
+        files" instead of "files".
         """
         factor = self._factors[name]
         texts = self._grouped(factor, levels)
@@ -388,7 +388,7 @@ class Names:
         return f"{label} {many}" if (not _is_labelled(factor) or not many[:1].isalpha()) else many
 
     def _many(self, factor: Factor, levels: Sequence[JsonValue], texts: Sequence[str]) -> str:
-        """Several levels in few words: numbers in a row as a range, most levels as "any except", else the first few."""
+        """Several levels in few words: consecutive numbers as a range, most levels as "any except", else the first."""
         if len(levels) > 2 and all(is_number(level.value) for level in factor.levels):
             row = sorted(float(str(level)) for level in levels)
             if sum(row[0] <= float(str(level.value)) <= row[-1] for level in factor.levels) == len(row):

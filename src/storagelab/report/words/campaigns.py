@@ -25,9 +25,9 @@ from storagelab.words.names import cell_text, factor_text, listed, value_text
 Fact = str | bool | int | float
 _OF_THE_MOMENT = ("free_bytes", "available_bytes", "used_bytes", "load_1min")
 _LONGEST = 70
-"""The most characters of a value in tables."""
+"""The most characters of a value in a table."""
 NAMED = 3
-"""The most layouts that a sentence names; it counts the others."""
+"""The most layouts that a sentence names; it gives the number of the others."""
 
 
 def verdict_sentence(found: Compare) -> str:
@@ -101,7 +101,7 @@ def gate_sentence(
 
 
 def stalls_sentence(basis: Basis, plan: Plan, cell_id: str) -> str:
-    """How many of the runs of a cell stalled, and how many may."""
+    """How many runs of a cell stalled, and how many may stall."""
     place = next(place for place, cell in enumerate(plan.cells) if cell.cell_id == cell_id)
     runs, stalled = int(basis.fitted.runs[place]), stalled_of(basis, plan, place)
     most = numbers.percent(share_most(runs, stalled))
@@ -153,7 +153,7 @@ def _cells(campaign: Campaign, ids: Sequence[str]) -> str:
 
 
 def matched_table(found: Compare) -> Table:
-    """Every layout that both have."""
+    """Every layout that both campaigns have."""
     unit = "s" if found.compared == "elapsed" else "µs" + PER[found.compared]
     times = 1.0 if found.compared == "elapsed" else 1e6
     headings = [Heading("layout", "prose"), Heading("verdict", "text"), Heading("change (joint 95 % CI)", "text"),
@@ -171,7 +171,7 @@ def matched_table(found: Compare) -> Table:
 
 
 def _ladder(found: Compare) -> Ladder:
-    """The matched layouts, those that are faster first, each with its time over that of the campaign before."""
+    """The matched layouts, the largest gain first, each with its time divided by that in the first campaign."""
     kinds: dict[str, Kind] = {"faster": "fastest", "slower": "slower"}
     rows = sorted(found.matched, key=lambda one: (_mark(one.ratio) != "faster", one.ratio.value))
     figures = [one.second for one in rows]
@@ -200,7 +200,7 @@ def _mark(ratio: Estimate | None) -> str:
 
 
 def manifest_table(found: Compare, runs: Mapping[str, Sequence[Run]]) -> Table:
-    """Keys of the spec and facts of host and server that differ; `runs`: those of each campaign, by its name."""
+    """Keys of the spec, and facts of host and server, that differ; `runs`: each campaign's runs, by its name."""
     names = found.latest, found.second.name
     headings = [Heading("what differs", "text"), *(Heading(name, "prose") for name in names)]
     asked = list(_spec_differences(found))
@@ -221,9 +221,9 @@ def _spec_differences(found: Compare) -> Iterator[tuple[str, str, str]]:
 
 
 def environment_differences(found: Compare, runs: tuple[Sequence[Run], Sequence[Run]]) -> list[tuple[str, str, str]]:
-    """(fact, first, second) for each fact that is the same in all runs of a layout in each campaign, and differs
-    between the two. A simulation has no host and no devices: beside a measured campaign, only facts that both have
-    count.
+    """(fact, first, second) for each fact that is the same in all runs of a layout in each campaign, but differs
+    between the campaigns. A simulation has no host and no devices, so only facts that both campaigns have count if one
+    of them is measured.
     """
     different: dict[tuple[str, str, str], None] = {}
     for one in found.matched:
@@ -237,7 +237,7 @@ def environment_differences(found: Compare, runs: tuple[Sequence[Run], Sequence[
 
 
 def flat(values: Mapping[str, object], parents: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Fact]]:
-    """Every fact of nested tables, by its path."""
+    """Every value of nested tables, with its path."""
     for name, value in values.items():
         path = (*parents, str(name))
         if isinstance(value, Mapping):
@@ -249,8 +249,8 @@ def flat(values: Mapping[str, object], parents: tuple[str, ...] = ()) -> Iterato
 
 
 def steady(runs: Iterable[Run]) -> dict[tuple[str, ...], Fact]:
-    """The facts of machine and server that all of these runs share, by their paths."""
-    environments: list[Mapping[str, object]] = []  # thousands of runs share a few
+    """The facts of machine and server that all of these runs share, with their paths."""
+    environments: list[Mapping[str, object]] = []  # thousands of runs share a few environments
     for run in runs:
         if run.measurement is not None and run.measurement.environment not in environments:
             environments.append(run.measurement.environment)
@@ -259,7 +259,7 @@ def steady(runs: Iterable[Run]) -> dict[tuple[str, ...], Fact]:
 
 
 def campaigns_paper(found: Sequence[Compare], differences: Sequence[Table], gated: str = "") -> Document:
-    """One or several campaigns against the first, as a short report; `differences` says how each differs from it."""
+    """One or several campaigns against the first, as a short report. `differences`: how each differs from the first."""
     first = found[0].first
     verdicts = [verdict_sentence(one) for one in found]
     if gated:
@@ -286,7 +286,7 @@ def campaigns_paper(found: Sequence[Compare], differences: Sequence[Table], gate
 
 
 def _ranks(found: Compare) -> dict[str, int]:
-    """The times are dropped first: their ratio says nearly the same."""
+    """The ranks of columns. Times are dropped first, because their ratio says nearly the same."""
     first_s, second_s = (heading.text for heading in matched_table(found).headings[-2:])
     return {first_s: 3, second_s: 3, "cells": 2, "verdict": 1}
 
@@ -297,7 +297,7 @@ def _ranks(found: Compare) -> dict[str, int]:
 
 
 def with_pairs(of: Document, findings: Findings, pairs: Sequence[Pair], factor: str) -> Document:
-    """The paper of one pair, below a table of all that differ in this factor alone."""
+    """The report on one pair, with a table above it of all pairs that differ only in this factor."""
     headings = [Heading("layout", "prose"), Heading("cells", "text"), Heading("change (joint 95 % CI)", "text"),
                 Heading("verdict", "text")]  # fmt: skip
     rows = []
@@ -326,7 +326,7 @@ def _pair_mark(one: Pair) -> str:
 def with_gate(
     of: Document, basis: Basis, plan: Plan, pairs: Sequence[Pair], shown: Pair, margin: float
 ) -> Document:  # fmt: skip
-    """The paper of the pair that is shown, opened by the gate's answer for all pairs."""
+    """The report on the pair that is shown, with the gate's answer for all pairs before it."""
     result = shown.gate or Gate.NOT_SLOWER
     many = f"{sum(one.gate is result for one in pairs)} of {len(pairs)} pairs"
     said = gate_sentence(result, margin)

@@ -1,4 +1,4 @@
-"""A capture in words and tables: which object reads and writes what, on which volume, and by what kind of process."""
+"""A capture as text and tables: which object reads and writes what, on which volume, and by which kind of process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BY = {
 
 @dataclass
 class Sum:
-    """Requests of one kind, added up. `in_order` is None as soon as one part is unknown."""
+    """The sum of requests of one kind. `in_order` is None if it is unknown for any part."""
 
     requests: int = 0
     bytes: int = 0
@@ -40,7 +40,7 @@ class Sum:
 
 
 def sums_by(rows: Iterable[IoRow], key: Callable[[IoRow], str]) -> dict[str, dict[str, Sum]]:
-    """Key -> operation -> the sum of its requests; the key with most bytes and requests comes first."""
+    """Maps key and operation to the sum of the requests; the key with the most bytes and requests comes first."""
     found: dict[str, dict[str, Sum]] = defaultdict(lambda: defaultdict(Sum))
     for row in rows:
         found[key(row)][row.operation].add(row)
@@ -52,12 +52,12 @@ def _weight(sums: dict[str, Sum]) -> tuple[int, int]:
 
 
 def shown_as(name: str, engine: str) -> str:
-    """The name that reports show an object by: the server's own tables are one."""
+    """The name of an object in reports. All of the server's own tables have one name in common."""
     return SYSTEM if name.partition(".")[0] in ENGINES[engine].own_schemas else name
 
 
 def capture_paper(capture: Capture, name: str) -> Document:
-    """The report of a capture. `name` is its folder's."""
+    """The report of a capture. `name` is the name of its folder."""
     manifest = capture.manifest
     whole = f"{ENGINES[manifest.engine].title} {manifest.server_version}"
     title = f"What {whole} reads and writes ({name})"

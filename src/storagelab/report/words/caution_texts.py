@@ -17,8 +17,8 @@ def caution_sentence(caution: Caution, findings: Findings) -> str:
 
 
 def cautions_told(findings: Findings) -> list[tuple[list[Caution], str]]:
-    """All cautions, the most serious first, each text with those that it is about; several of one kind in one text, if
-    the kind has one for them.
+    """All cautions as texts, the most serious first, each with the cautions that it covers. One text covers several
+    cautions of one kind, if the kind defines such a text.
     """
     told: list[tuple[list[Caution], str]] = []
     for one in sorted(findings.cautions, key=lambda caution: caution.severity != "caution"):
@@ -32,15 +32,15 @@ def cautions_told(findings: Findings) -> list[tuple[list[Caution], str]]:
 
 
 def caution_text(kind: str, findings: Findings, used: Collection[str] = ()) -> str:
-    """All cautions of one kind in a few words; one that concerns the cells `used`, or all cells, speaks for the
-    others.
+    """The short text for all cautions of one kind: that of a caution about one of the cells `used` or about all cells,
+    if there is one.
     """
     alike = [one for one in findings.cautions if one.kind == kind]
     return min(alike, key=lambda one: bool(one.cells) and not {*used} & {*one.cells}).brief(findings)
 
 
 def unable_text(fact: str, findings: Findings) -> str:
-    """Why the experiment can't answer its question, or not all of it."""
+    """Why the experiment can't answer its question, or can answer only a part of it."""
     if any(one.kind == fact for one in findings.cautions):
         return caution_text(fact, findings)
     match fact:
@@ -50,7 +50,7 @@ def unable_text(fact: str, findings: Findings) -> str:
         case "not-finished":
             return caution_text("missing-runs", findings)
         case "untested" if of_both_kinds(findings):
-            return "not tested together"  # both provenances, as at the beginning of the line
+            return "not tested together"  # the line begins with both provenances
         case "untested" if in_parts_of_cycles(findings):
             return "runs count parts of checkpoint cycles"
         case "untested":
@@ -64,5 +64,5 @@ def unable_text(fact: str, findings: Findings) -> str:
 
 
 def found_sentences(findings: Findings, about: str) -> list[str]:
-    """The sentences of the kinds that belong to this part of the answer."""
+    """The sentences of all kinds of findings that belong to this part of the answer."""
     return [text for kind in kinds() if kind.about == about for text in kind.sentences(findings)]

@@ -1,5 +1,5 @@
-"""Words for the quantity by which cells are compared: their time, their work a second if all runs last equally long,
-or a figure of their latency. Pure.
+"""Texts on the figure by which cells are compared: their time, their work per second if all runs last equally long, or
+their latency. Pure.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ PER: Mapping[Compared, str] = {
     "elapsed": "", "time-per-row": " per row", "time-per-request": " per request",
     "time-per-transaction": " per transaction", **_AT,
 }  # fmt: skip
-"""The words that follow "less time"."""
+"""The text that follows "less time"."""
 
 
 def load_noun(findings: Findings, count: int = 1) -> str:
-    """The word for what layouts run under: "load", or "condition" if more than the workload varies."""
+    """The word for the conditions of a comparison: "load", or "condition" if more than the workload varies."""
     given = [factor for factor in findings.factors if findings.loads and factor.name in findings.loads[0].load]
     return ("load" if all(map(is_load, given)) else "condition") + "s" * (count != 1)
 
@@ -36,12 +36,12 @@ def of_raw_io(findings: Findings) -> bool:
 
 
 def of_both_kinds(findings: Findings) -> bool:
-    """Whether simulated cells stand beside measured ones."""
+    """Whether there are both simulated and measured cells."""
     return findings.provenance == "measured and simulated"
 
 
 def in_parts_of_cycles(findings: Findings) -> tuple[str, ...]:
-    """The cells that are not compared because their runs hold parts of checkpoint cycles."""
+    """The cells that are not compared because their runs contain incomplete checkpoint cycles."""
     found = [one.cells for one in findings.cautions if one.kind == "checkpoint-cycles" and one.is_unable(findings)]
     return found[0] or tuple(cell.cell_id for cell in findings.cells) if found else ()
 
@@ -52,19 +52,19 @@ def set_time(findings: Findings) -> bool:
 
 
 def timed(findings: Findings) -> bool:
-    """Whether the time of a run is a result: it is not if all runs last as long as the spec says."""
+    """Whether the duration of a run is a result. It is not if the spec sets it for all runs."""
     return not (findings.set_time or set_time(findings))
 
 
 def quantity(findings: Findings) -> str:
-    """The name of what verdicts are about: "completion time", "p99 latency"."""
+    """The name of the judged figure: "completion time", "p99 latency"."""
     if by_latency(findings):
         return f"{findings.compared.removeprefix('latency-')} latency"
     return "completion time" if findings.compared == "elapsed" else f"time{per(findings)}"
 
 
 def spender(findings: Findings) -> str:
-    """The thing (a run, a transaction) whose time the seconds of waits add up to."""
+    """The unit (a run, a transaction) to whose time the seconds of waits add up."""
     each = any(cell.each_s is not None for cell in findings.cells)
     return "transaction" if each else "session"
 
@@ -79,7 +79,7 @@ def by_rate(findings: Findings) -> bool:
 
 
 def per(findings: Findings) -> str:
-    """The words that follow "less time"."""
+    """The text that follows "less time"."""
     return PER[findings.compared]
 
 
@@ -88,7 +88,7 @@ def rate_unit(findings: Findings) -> str:
 
 
 def unit(findings: Findings) -> str:
-    """The unit of what is compared."""
+    """The unit of the compared figure."""
     return rate_unit(findings) if by_rate(findings) else "s"
 
 
@@ -117,12 +117,12 @@ def milliseconds(latency: Estimate) -> str:
 
 
 def decimals(samples: Sequence[Sample]) -> int:
-    """The decimals of a whole column, so that its decimal points line up: as many as the narrowest interval needs."""
+    """The decimals for a whole column, so that decimal points align: as many as the narrowest interval needs."""
     return max((numbers.decimals_for([one.mean.value], one.mean.half_width) for one in samples), default=2)
 
 
 def spread(sample: Sample | None) -> float | None:
-    """Standard deviation as a share of the mean."""
+    """The standard deviation as a fraction of the mean."""
     return None if sample is None or sample.sd is None or not sample.mean.value else sample.sd / sample.mean.value
 
 
@@ -133,14 +133,14 @@ def ends(findings: Findings) -> tuple[str | None, str | None]:
 
 
 def slowest_text(findings: Findings, worst: str) -> str:
-    """The last cell of a ladder in words. A cell that may be the fastest can have a larger mean."""
+    """A sentence on the last cell of a ladder. Its mean may be smaller than that of a cell that may be the fastest."""
     inside = next(load.cells for load in findings.by_load if worst in load.cells)
     means = {one: sample.mean.value for one in inside if (sample := judged(findings, findings.cell(one))) is not None}
     last = (min if by_rate(findings) else max)(means, key=means.__getitem__)
     return "the slowest" if worst == last else "the slowest that is surely slower"
 
 
-# --- changes of what is compared --------------------------------------------------------------------------------------
+# --- changes of the compared figure -----------------------------------------------------------------------------------
 
 _APART = {
     "as-listed": "in another place of each round", "cell-by-cell": "run at another time",
@@ -153,22 +153,22 @@ def change_text(findings: Findings, ratio: Estimate) -> str:
 
 
 def told(findings: Findings, effects: Iterable[Effect], *, at: bool) -> list[Effect]:
-    """The effects over all cells, or `at` levels of other factors, without those that are not told apart in a race:
-    these rest on the few rounds in which all layouts ran, and the ladder tells more.
+    """The effects over all cells or, with `at`, at levels of other factors. In a race, only those that can be told
+    apart are included: the others rest on the few rounds in which all layouts ran, and the ladder is more precise.
     """
     raced = bool(RaceSummary.of(findings))
     return [one for one in effects if bool(one.at) is at and (one.distinguishable or not raced)]
 
 
 def moves_throughput(findings: Findings, effect: Effect | Dependence) -> bool:
-    """Whether it is of a condition, and rates are compared: more connections do more work a second, and 1 over that
-    is the time of none of them.
+    """Whether rates are compared and the effect is that of a condition. More connections do more work per second, but
+    the inverse of the rate is not the time of any of them.
     """
     return by_rate(findings) and all(one.name != effect.factor for one in findings.layout_factors)
 
 
 def effect_change(findings: Findings, effect: Effect) -> str:
-    """Of a level that surely does the opposite elsewhere, the ends of the range: a mean of opposites says nothing."""
+    """The change. For a level with opposite effects elsewhere, a range, since their mean would be meaningless."""
     if effect.reverses:
         at = [one for one in (*findings.effects, *findings.speed_ups) if one.at and one.distinguishable]
         same = [one for one in at if (one.factor, repr(one.level)) == (effect.factor, repr(effect.level))]

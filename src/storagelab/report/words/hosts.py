@@ -1,4 +1,4 @@
-"""The findings on several hosts, in words: how many agree, which is odd, what differs between them. Pure."""
+"""The findings on several hosts as text: how many agree, which host is odd, what differs between hosts. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SURE = 0.05
 
 
 def host_line(findings: Findings) -> list[str]:
-    """On how many hosts the fastest layout was the fastest, and which host is odd; [] if there was one host."""
+    """On how many hosts the layout in front is the fastest, and which host is odd; [] if there was one host."""
     fleet = findings.fleet
     if fleet is None or len(fleet.counted) < 2:
         return []
@@ -24,7 +24,7 @@ def host_line(findings: Findings) -> list[str]:
 
 
 def host_sentences(findings: Findings) -> list[str]:
-    """What the verdict applies to, and how hosts compare; [] if there was one host."""
+    """To which hosts the verdict applies, and how hosts compare; [] if there was one host."""
     fleet = findings.fleet
     if fleet is None:
         return []
@@ -46,7 +46,7 @@ def host_sentences(findings: Findings) -> list[str]:
 
 
 def host_table(findings: Findings) -> Table:
-    """Every host; no rows if there was one."""
+    """A row for each host; no rows if there was only one host."""
     headings = [Heading("host", "text"), Heading("rounds"), Heading("runs"),
                 Heading("time against the others (joint 95 % CI)", "text"), Heading("fastest there", "text"),
                 Heading("remark", "text")]  # fmt: skip
@@ -61,7 +61,7 @@ def host_table(findings: Findings) -> Table:
 
 
 def _won(findings: Findings, fleet: Fleet) -> str:
-    """ "The layout in front over all hosts is in front on 2 of 3 (not on db3)"."""
+    """Such as "The layout in front over all hosts is in front on 2 of 3 (not on db3)"."""
     fastest = [load.fastest for load in findings.loads] or [findings.fastest]
     hosts = fleet.counted
     agree = [sum(at == own for at, own in zip(host.fastest, fastest, strict=True)) for host in hosts]

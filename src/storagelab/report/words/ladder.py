@@ -1,6 +1,6 @@
-"""The ladder: layouts under one load, the fastest first, each with its ratio to that, its figure and its verdict.
+"""The ladder: layouts under one load, the fastest first, each with its ratio to the fastest, figure and verdict.
 
-It formats the one record of comparison. Terminal, page, Markdown and the files of charts lay it out.
+It formats the one record of comparison. Terminal, page, Markdown and chart files lay it out.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from storagelab.words.names import is_counted, labels_of, level_in_short, level_
 _SHORT_UNITS = {"transactions/s": "tps"}
 _CLOSE = 1.02
 _ANY = 1.001
-"""A smaller lower bound of a difference, as a ratio, is not shown: it reads as no difference."""
+"""A smaller lower bound of a ratio is not shown, because a reader would take it for no difference."""
 _TOO_WIDE = 100.0
-"""An interval whose ends differ by this factor says nothing."""
+"""If the ends of an interval differ by this factor, it is too wide to be informative."""
 _WIDEST = 100.0
-"""The largest ratio over the smallest on a scale that several ladders share."""
+"""The most by which the largest ratio may exceed the smallest, as a factor, if several ladders share a scale."""
 _BEYOND = 1.5
-"""An interval widens the axis to this many times the largest mean, or to this part of the smallest, at most."""
+"""Intervals extend the axis to at most this many times the largest mean, and to the smallest mean divided by this."""
 
 # --- verdicts ---------------------------------------------------------------------------------------------------------
 
@@ -37,7 +37,7 @@ def comparison_of(findings: Findings, cell_id: str) -> Comparison | None:
 
 
 def in_blocks(findings: Findings) -> bool:
-    """Whether there are layouts of different blocks, which are not compared."""
+    """Whether layouts ran in different blocks, which are not compared with each other."""
     across = any(comparison.across_blocks for comparison in findings.comparisons)
     return across and not compared.in_parts_of_cycles(findings)
 
@@ -48,7 +48,7 @@ def apart_by_blocks(findings: Findings) -> bool:
 
 
 def verdict_of(findings: Findings, cell_id: str) -> Mark:
-    """An untested cell is never called fast or slow."""
+    """The verdict of a cell. An untested cell is never called fast or slow."""
     judged: Judged = findings.load_of(cell_id) or findings
     if judged.verdict == "single-cell":
         return Mark("not-judged", "")
@@ -73,14 +73,14 @@ def verdict_of(findings: Findings, cell_id: str) -> Mark:
 
 
 def _front(findings: Findings, at_most_slower: float | None) -> Mark:
-    """The runs decide nothing about a layout if they don't bound how much slower it is; blocks never do."""
+    """The mark of a layout that may be the fastest. Without an upper bound of its slowness, the runs decide nothing."""
     may = at_most_slower is not None or in_blocks(findings)
     return Mark("may-be-fastest", "may be fastest") if may else Mark("not-told-apart", "not told apart")
 
 
 def ratio_of(findings: Findings, cell_id: str) -> Estimate | None:
-    """A cell's time over that of the fastest under its load, or of its block: 1 for that one itself. None for a cell
-    that is not judged where others are: only one of those is the fastest.
+    """A cell's time divided by that of the fastest cell under its load or in its block, so 1 for the fastest. None for
+    a cell that is not judged although others are.
     """
     judged: Judged = findings.load_of(cell_id) or findings
     if cell_id in judged.not_compared:
@@ -95,13 +95,13 @@ def ratio_of(findings: Findings, cell_id: str) -> Estimate | None:
 
 
 def ratio_decimals(findings: Findings) -> int:
-    """Three where a layout is slower by less than 2 %, else two."""
+    """Three decimals if a layout is slower by less than 2 %, else two."""
     return 3 if any(one.distinguishable and one.ratio.value < _CLOSE for one in findings.comparisons) else 2
 
 
 def in_order(findings: Findings, cells: Iterable[CellSummary]) -> list[CellSummary]:
-    """Cells by load and block, then those that may be the fastest, each by its ratio or else by its figure; those
-    without a figure come last.
+    """Cells by load and block; then those that may be the fastest. Within these groups, they are sorted by ratio, or by
+    figure without a ratio. Cells without a figure come last.
     """
     loads = {cell_id: place for place, load in enumerate(findings.by_load) for cell_id in load.cells}
     speed, blocks = -1 if compared.by_rate(findings) else 1, apart_by_blocks(findings)
@@ -119,8 +119,8 @@ def in_order(findings: Findings, cells: Iterable[CellSummary]) -> list[CellSumma
 
 
 def ladders(findings: Findings, found: Answer, *, limit: float | None = None, most: int = MOST) -> tuple[Ladder, ...]:
-    """One for each load and block; none for a cell alone. `limit`: seconds, or a rate, of what is compared. `most` rows
-    are shared by all.
+    """A ladder for each load and block; none if there is only one cell. `limit`: a limit for the compared figure, in
+    seconds or as a rate. All ladders together have `most` rows.
     """
     if len(findings.cells) < 2 or not any(compared.judged(findings, cell) for cell in findings.cells):
         return ()
@@ -132,8 +132,8 @@ def ladders(findings: Findings, found: Answer, *, limit: float | None = None, mo
 
 
 def on_one_scale(ladders: Sequence[Ladder]) -> Iterator[Ladder]:
-    """All ladders of an answer, so that bars of one length are one ratio; each on its own scale where one would press
-    most of them together.
+    """All ladders of an answer on one scale, so that bars of the same length are the same ratio; each on its own scale
+    if a common one would compress most of them.
     """
     ends = [_ends(ladder) for ladder in ladders]
     whole = min(low for low, _ in ends), max(high for _, high in ends)
@@ -143,7 +143,7 @@ def on_one_scale(ladders: Sequence[Ladder]) -> Iterator[Ladder]:
 
 
 def _ends(ladder: Ladder) -> tuple[float, float]:
-    """The ends of the axis, from what is shown; intervals run beyond it where they are much wider than the ladder."""
+    """The ends of the axis for the visible rows. Intervals much wider than the ladder extend beyond these ends."""
     shown = [rung.ratio for rung in ladder.shown() if rung.ratio]
     means = [1.0, ladder.limit or 1.0, *(one.value for one in shown)]
     low, high = (pick([*means, *(end for one in shown for end in (one.low, one.high) if end)]) for pick in (min, max))
@@ -151,7 +151,7 @@ def _ends(ladder: Ladder) -> tuple[float, float]:
 
 
 def _groups(findings: Findings) -> Iterator[tuple[str, list[CellSummary]]]:
-    """The cells that are compared with each other, by what they share."""
+    """The cells that are compared with each other, by the levels they share."""
     blocks = apart_by_blocks(findings)
     for load in findings.by_load:
         inside = [cell for cell in findings.cells if cell.cell_id in load.cells]
@@ -170,7 +170,7 @@ def _ladder(
     findings: Findings, title: str, cells: Sequence[CellSummary], picked: Collection[str],
     limit: float | None, most: int, *, alone: bool,
 ) -> Ladder:  # fmt: skip
-    """`alone`: of one layout under several loads, nothing is judged."""
+    """`alone`: the ladder shows one layout under several loads, so nothing is judged."""
     known = {cell.cell_id: sample.mean for cell in cells if (sample := compared.judged(findings, cell)) is not None}
     varied = [
         factor.name for factor in findings.factors
@@ -196,7 +196,7 @@ def _ladder(
 
 
 def _name(levels: Sequence[str]) -> tuple[str, ...]:
-    """A text for each factor; a layout that is alone in its ladder has no level of its own."""
+    """A text for each factor. The only layout of a ladder has no levels to name."""
     return tuple(levels) if any(levels) else ("the layout", *levels[1:])
 
 
@@ -204,7 +204,7 @@ _Write = Callable[[float], str]
 
 
 def _figures(findings: Findings, values: Sequence[float]) -> _Write:
-    """How the figures of a ladder are written: all in one unit, with the digits of the smallest."""
+    """Returns a function that writes a ladder's figures: all in one unit, with the digits that the smallest needs."""
     if compared.by_rate(findings):
         unit = compared.rate_unit(findings)
         return lambda value: f"{numbers.significant(value)} {_SHORT_UNITS.get(unit, unit)}"

@@ -1,4 +1,4 @@
-"""Predictions in words and as tables: alone, and beside what was measured. Pure."""
+"""Predictions as text and tables: alone, and beside measured results. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MB = 1e6
 
 
 def predicted_paper(found: Prediction) -> Document:
-    """Verdict, layouts, and what each does to its volumes."""
+    """The verdict, the layouts, and the load that each puts on its volumes."""
     tables = [_layouts(found).called("Layouts", ranks={"limited by": 1, "at most": 3})]
     tables += [_volumes(one).called(f"Volumes, {_name(one)}") for one in found.layouts if one.volumes]
     refused = [f"Can't say for {_name(one)}: {one.cant_say}." for one in found.layouts if one.cant_say]
@@ -30,7 +30,7 @@ def predicted_paper(found: Prediction) -> Document:
 
 
 class Speed(NamedTuple):
-    """A row of a ladder of speeds. `times`: as times that of one of the layouts, which has no interval."""
+    """A row of a ladder of speeds. `times`: the speed relative to a reference layout, whose own has no interval."""
 
     name: tuple[str, ...]
     times: Estimate
@@ -40,7 +40,7 @@ class Speed(NamedTuple):
 
 
 def ladder_of_speeds(rows: Sequence[Speed], what: str) -> tuple[Ladder, ...]:
-    """Layouts, the fastest first. Their ratios to it have the interval of their speed, so the fastest has none."""
+    """Layouts, the fastest first. Ratios are to the fastest layout, with the intervals of the other layouts' speeds."""
     best = rows[0].times
     rungs = []
     for place, one in enumerate(rows):
@@ -75,7 +75,7 @@ def _verdict(found: Prediction) -> str:
 
 
 def _name(one: LayoutPrediction) -> str:
-    """As `recommend` calls it."""
+    """The layout's name as `recommend` writes it."""
     return "today" if one.name == PRESENT else one.name
 
 
@@ -121,7 +121,7 @@ CAPTION = "Predicted beside measured"
 
 
 def beside_sentence(found: Beside, predicted: str, measured: str) -> str:
-    """Order, ratios and misses in one sentence each."""
+    """A sentence each on the order, the ratios and the misses."""
     if len(found.rows) < 2:
         return (
             f"{predicted} and {measured} share {numbers.plural(len(found.rows), 'layout')}: there is nothing to order."
@@ -142,7 +142,7 @@ def beside_sentence(found: Beside, predicted: str, measured: str) -> str:
 
 
 def beside_table(found: Beside, names: Mapping[str, str]) -> Table:
-    """`names` are the layouts' texts."""
+    """The layouts with predicted and measured figures; `names` are their texts."""
     headings = [Heading("layout", "prose"), Heading("measured", "text", f"its speed over that of {names[found.base]}"),
                 Heading("predicted", "text"), Heading("off by", "number", "predicted over measured"),
                 Heading("verdict", "text")]  # fmt: skip
@@ -168,7 +168,7 @@ def times_text(one: Estimate) -> str:
 
 
 def with_beside(of: Document, found: Beside, names: Mapping[str, str], predicted: str, measured: str) -> Document:
-    """The paper, opened by what was predicted, with a ladder of both."""
+    """The report on the measured campaign, preceded by the prediction, with a ladder of both."""
     opened = of.opened_by(beside_sentence(found, predicted, measured))
     first = Section("beside", "Predicted beside measured", [beside_table(found, names)])
     return replace(opened, sections=[first, *of.sections], ladders=_both(found, names))
@@ -185,7 +185,7 @@ def prediction_paper(
 
 
 def _both(found: Beside, names: Mapping[str, str]) -> tuple[Ladder, ...]:
-    """What was measured, the fastest first, each with its prediction below it."""
+    """The measured layouts, the fastest first, each with its prediction below it."""
     rows = []
     for one in sorted(found.rows, key=lambda row: -row.measured.value):
         told, base = _VERDICTS[one.missed], one.name == found.base

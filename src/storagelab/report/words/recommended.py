@@ -1,4 +1,4 @@
-"""Which layouts are worth a move, in words and as tables. Pure."""
+"""Which layouts are worth a move, as text and tables. Pure."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from storagelab.words.names import listed as listed_words
 
 
 def advice_paper(found: Advice, statements: Mapping[str, Sequence[str]], spec: Path | None = None) -> Document:
-    """The proposals, the fastest first. `statements`: an administrator's, by proposal. `spec`: where the spec is that
-    measures them.
+    """The proposals, the fastest first. `statements`: for each proposal, the statements for an administrator. `spec`:
+    the path of the spec that measures the proposals.
     """
     notes = [*_notes(found), *found.notes]
     sections = [Section("proposals", "Proposals", [_proposals(found), _moves(found)])] if found.proposals else []
@@ -61,7 +61,7 @@ def _head(found: Advice) -> str:
 
 
 def _moved(one: Proposal, between: str = "") -> str:
-    """ "the log to c; orders and lines to b"; `between` two things, if it is not a list in words."""
+    """Such as "the log to c; orders and lines to b". `between` joins the things moved to one volume, if not "and"."""
     by_volume: dict[str, list[str]] = {}
     for move in one.moves:
         by_volume.setdefault(move.to, []).append(_name(move))

@@ -1,6 +1,6 @@
 """Removes passwords from everything that leaves storagelab. Pure.
 
-A spec may not contain one, so this usually finds nothing; it guards against a server that quotes one in a message.
+A spec may not contain a password, so usually none is found. This is a safeguard against servers that quote one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _JSON_STRING = re.compile(
     r'"(?:[^"\\@pPiI]++|\\.|(?!TELLS)[pPiI])*+(?:TELLS)(?:[^"\\]++|\\.)*+"'.replace("TELLS", f"(?i:{'|'.join(_TELL)})"),
     re.DOTALL,
 )
-"""A string that may hold a password, in JSON. Nothing between strings does, so a match begins at a string's begin."""
+"""A JSON string that may hold a password. Text between strings can't, so a match begins where a string begins."""
 
 
 def masked(text: str) -> str:

@@ -1,4 +1,4 @@
-"""The evidence: the findings in full, sentence by sentence; and what the brief adds to the answer. Pure.
+"""The evidence: the findings in full as sentences; and the sentences that a brief adds to the answer. Pure.
 
 A sentence says "can't be told apart" and never "equal": runs can show a difference, never its absence. Text is plain,
 with ordinary spaces; `keep_together` puts no-break spaces between numbers and units if lines are wrapped.
@@ -47,7 +47,7 @@ from storagelab.words.numbers import change_estimate, differs_by, plural, rows_p
 _EFFECTS_SHOWN, _EFFECTS_LARGEST = 8, 4
 _DISAGREEMENTS_SHOWN = 2
 _ADJUSTED_LEAST = 0.0005
-"""A smaller adjustment, as a share, is not told."""
+"""A smaller adjustment, as a fraction, is not reported."""
 
 
 def sentences(findings: Findings, found: Answer | None = None) -> list[str]:
@@ -139,7 +139,7 @@ def _on_the_best(findings: Findings) -> list[str]:
 
 
 def _on_adjusted_means(findings: Findings) -> list[str]:
-    """How means are adjusted, and the largest adjustment; [] if none is. Of several hosts, each counts once."""
+    """How means are adjusted, and the largest adjustment; [] if none is, or if there are several hosts."""
     by: dict[str, float] = {}
     for cell in [] if findings.fleet is not None else findings.cells:
         sample = compared.judged(findings, cell)
@@ -157,8 +157,8 @@ def _on_adjusted_means(findings: Findings) -> list[str]:
 
 
 def _on_effects(findings: Findings) -> list[str]:
-    """One sentence per factor, the largest effect first. The effects of a single factor would repeat the
-    comparisons, unless it is a load.
+    """A sentence for each factor, the largest effect first. Effects of a single factor are left out unless it is a
+    load, because they would repeat the comparisons.
     """
     if (len(findings.factors) < 2 and not findings.loads) or findings.verdict in ("too-few-runs", "untested"):
         return []
@@ -190,7 +190,7 @@ def _effect_text(findings: Findings, name: str, effect: Effect) -> str:
     return f"{level} {'did' if moves_throughput(findings, effect) else 'took'} {change}"
 
 
-# --- what the best level depends on, and which effects change ---------------------------------------------------------
+# --- best levels that depend on another factor, and effects that change -----------------------------------------------
 SENTENCES_MAX = 3
 
 
@@ -215,7 +215,7 @@ def what_if_sentences(findings: Findings) -> list[str]:
 
 
 def _is_the_verdict(findings: Findings, found: Dependence) -> bool:
-    """Whether the verdicts of the loads already say it: one factor is the load, and the other is the only choice."""
+    """Whether the verdicts under each load already say this: one factor is the load, the other the only choice."""
     return findings.verdict == "by-load" and not found.averaged and found.within in findings.loads[0].load
 
 
@@ -224,7 +224,7 @@ def _size(ratio: Estimate) -> float:
 
 
 def _cost(findings: Findings, found: Dependence, cost: LevelCost) -> str:
-    """What a level costs that is the best elsewhere."""
+    """The cost of a level here that is the best level elsewhere."""
     takes = "take" if is_counted(found.factor) and cost.level != 1 else "takes"
     return (
         f" With {phrase(found.within, [cost.at])}, {phrase(found.factor, [cost.level])}, the fastest with "
@@ -238,7 +238,7 @@ def averaged(found: Dependence) -> str:
 
 
 def _independent(findings: Findings) -> list[str]:
-    """Says that one level will do everywhere, for the factor for which that holds against the most others."""
+    """Says that one level will do everywhere, for the factor of which this is true against the most other factors."""
     of_factor: dict[str, list[Dependence]] = {}
     names = {factor.name: factor for factor in findings.factors}
     for found in findings.dependences:
@@ -276,11 +276,11 @@ def _changes(findings: Findings, found: Dependence, step: EffectChange) -> str:
     )
 
 
-# --- for who decides --------------------------------------------------------------------------------------------------
+# --- for decision-makers ----------------------------------------------------------------------------------------------
 
 
 def to_decide(findings: Findings, found: Answer) -> Iterator[str]:
-    """After what to use: what is gained, the price, and what is not known; nothing where nothing is to be used."""
+    """What follows the recommendation: the gain, the price, and what is unknown; nothing if nothing is recommended."""
     used = [choice for choice in found.choices if choice.pick is not None and not found.no_verdict]
     told: list[str] = []
     for choice in used[:CHOICES]:
@@ -303,8 +303,8 @@ def to_decide(findings: Findings, found: Answer) -> Iterator[str]:
 
 
 def _gained(findings: Findings, choice: Choice) -> str:
-    """How much more time three layouts take than the fastest: the nearest that is surely slower, the slowest, and the
-    one that the spec names first. Over several loads: the range of the slowest.
+    """How much more time than the fastest three layouts take: the nearest that is surely slower, the slowest, and the
+    first of the spec. Over several loads: the range for the slowest.
     """
     judged = [load for load in findings.by_load if not choice.loads or load.load in choice.loads]
     rows = {row.cell_id: row for row in findings.comparisons if row.distinguishable}
@@ -325,12 +325,12 @@ def _gained(findings: Findings, choice: Choice) -> str:
 
 
 def _named(what: str, cell: CellSummary) -> str:
-    """A layout with a long name is found in the ladder."""
+    """A layout's name; if it is long, a reference to the ladder."""
     return f"{what} ({cell.text})" if len(cell.text) <= LONGEST else what
 
 
 def _priced(findings: Findings, choice: Choice) -> str:
-    """The price of the layout, and the fastest of the cheaper and of the dearer ones, each with what it gains."""
+    """The price of the layout, and the fastest cheaper layout and the fastest dearer one, each with its gain."""
     pick = findings.cell(choice.pick.cell_id if choice.pick else choice.meant[0])
     load = findings.load_of(pick.cell_id)
     inside = [cell for cell in findings.cells if load is None or cell.cell_id in load.cells]

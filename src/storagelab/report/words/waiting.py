@@ -1,6 +1,6 @@
-"""Waits in words: which ones explain a difference, how they change, and the notes on a wait table. Pure.
+"""Waits as text: which waits explain a difference, how they change, and the notes on a wait table. Pure.
 
-Shares are of session time: connections x elapsed.
+Fractions are of session time: connections x elapsed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _METHOD_NOTES = {
     "sampled": "~ sampled: estimated shares, rough counts", "derived": "* derived from the kernel's totals",
 }  # fmt: skip
 METHODS: dict[Method, str] = {"counter": "counted", "sampled": "sampled", "derived": "derived"}
-"""How a figure is known."""
+"""How each method obtains a figure, as text."""
 
 
 def wait_text(wait_type: str, analogue: str, named: set[str] | None = None) -> str:
@@ -52,7 +52,7 @@ def wait_names_sentence(findings: Findings) -> list[str]:
 
 
 def wait_trend_sentences(findings: Findings, named: set[str]) -> list[str]:
-    """The least and the most of a wait along the ordered factor: those that move most, one per wait type."""
+    """How a wait changes along the ordered factor: one sentence per wait type, for those that change most."""
     moves: dict[str, tuple[float, WaitTrend, int, int]] = {}
     for trend in findings.wait_trends:
         shares = {place: share for place, share in enumerate(trend.shares) if share is not None}
@@ -79,9 +79,9 @@ def _trend_sentence(findings: Findings, trend: WaitTrend, low: int, high: int, n
 
 
 def crowd_sentence(crowd: WaitingTask) -> str:
-    """The moment of a cell with most waiting sessions: "12 sessions wait for PAGELATCH_UP on 5:1:1520, a PFS page"."""
+    """The sample with the most waiting sessions: "12 sessions wait for PAGELATCH_UP on 5:1:1520, a PFS page"."""
     sessions = f"{numbers.count(crowd.sessions)} session{'s wait' if crowd.sessions != 1 else ' waits'}"
-    # A resource that is not a page names its file itself.
+    # A resource that is not a page already names its file.
     of_file = "" if crowd.data_file is None or crowd.resource.page is None else f" (data file {crowd.data_file})"
     held = f", held by a session in {crowd.held_by}" if crowd.held_by.count(":") == 1 else ""
     return (
@@ -91,12 +91,12 @@ def crowd_sentence(crowd: WaitingTask) -> str:
 
 
 def on_text(thing: str) -> str:
-    """What sessions wait for, after the name of the wait; "" for one that is about no page, which is in brackets."""
+    """The object waited for, as text after the name of the wait; "" if `thing` is in brackets, so not an object."""
     return "" if thing.startswith("(") else f" on {thing}"
 
 
 def no_waits_sentence(cell: CellSummary) -> str:
-    """Why there is no table."""
+    """Why a cell has no wait table."""
     if cell.elapsed_s is None:
         return "No run of this cell was measured."
     if cell.raw_io:
@@ -107,7 +107,7 @@ def no_waits_sentence(cell: CellSummary) -> str:
 
 
 def no_waits_anywhere_sentence(findings: Findings) -> str:
-    """Why no cell has a table; "" if one has."""
+    """Why no cell has a wait table; "" if any has."""
     measured = [cell for cell in findings.cells if cell.elapsed_s is not None]
     if not measured:
         return "No run was measured, so there are no waits to show."
@@ -116,7 +116,7 @@ def no_waits_anywhere_sentence(findings: Findings) -> str:
 
 
 def audit_sentences(cell: CellSummary) -> list[str]:
-    """CPU time, the share of session time that waits and CPU are, and whether that was also counted independently."""
+    """CPU time, the share of session time that waits and CPU time explain, and any independent count of them."""
     lines = []
     for row in cell.waits:
         if not row.is_wait:

@@ -1,4 +1,4 @@
-"""Why one layout takes longer than another, in words and as tables. Pure."""
+"""Why one layout takes longer than another, as text and tables. Pure."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ def _reason_text(reason: Reason, of_what: str) -> str:
 
 
 def _limit_text(reason: Reason, limit: AtLimit) -> str:
-    """The volume at its limit at the slower end: its requests' time, the least time that the limits allow at both
-    ends, and the waits in the queue.
+    """The volume that is at its limit in the slower cell: the time of its requests, the least time that the limits
+    allow in both cells, and the waits in the queue.
     """
     slower, faster = max(limit.before_s, limit.after_s), min(limit.before_s, limit.after_s)
     least = f"its requests alone take {numbers.seconds(slower)} at that limit"
@@ -78,7 +78,7 @@ def _limit_text(reason: Reason, limit: AtLimit) -> str:
 
 
 def _subject(reason: Reason) -> str:
-    """Such as "waits for page latches (PAGELATCH_UP) take"; the wait types are left out if they are the kind's own
+    """Such as "waits for page latches (PAGELATCH_UP) take"; without the wait types if the kind of wait has the same
     name.
     """
     name, types = reason.step.thing.name, listed([one for one in reason.types if one not in CLASS_NAMES.values()])
@@ -95,7 +95,7 @@ def _subject(reason: Reason) -> str:
 
 
 def _along(reason: Reason) -> str:
-    """The changes that accompany a step, at the device or among the waiting sessions."""
+    """The changes that accompany a step, on the device or in the number of waiting sessions."""
     if reason.device is not None:
         one = reason.device
         before, after = (figure_text(one.figure.quantity, value) for value in (one.before, one.after))
@@ -134,12 +134,12 @@ def signed_seconds(value_s: float) -> str:
 
 
 def thing_text(thing: Thing) -> str:
-    """ "PAGEIOLATCH_EX, signal"; the resource part of a wait goes by the wait's name."""
+    """ "PAGEIOLATCH_EX, signal"; the resource part of a wait has only the wait's name."""
     return f"{thing.name}, signal" if thing.part == "signal" else thing.name
 
 
 def folded(waterfall: Waterfall, most: int = MAX_STEPS) -> list[Step]:
-    """The steps to show, largest first, and the sum of the others, if there are any, so that a table still adds up."""
+    """The steps to show, the largest first, and one step for the sum of all others, so that a table still adds up."""
     least = NEGLIGIBLE * max(waterfall.before_s, waterfall.after_s)
     shown = [step for step in waterfall.steps if abs(step.change.value) >= least][:most]
     rest = [step for step in waterfall.steps if step not in shown]
@@ -153,8 +153,8 @@ def folded(waterfall: Waterfall, most: int = MAX_STEPS) -> list[Step]:
 def waterfall_table(
     waterfall: Waterfall, before: str, after: str, ratio: Estimate | None = None, parts: Waterfall | None = None
 ) -> Table:
-    """Seconds of the mean connection: the first time, each step, and the second time. Below each step stand its
-    `parts`, if several are given. The interval of the whole change is that of the comparison, if its `ratio` is given.
+    """Seconds of the mean connection: the time before, each step, and the time after. Below each step are its `parts`,
+    if there are several. With `ratio`, the whole change has the interval of the comparison.
     """
     rows = []
     for step in folded(waterfall):
@@ -185,7 +185,7 @@ def figure_text(quantity: Quantity, value: float) -> str:
 
 
 def device_table(devices: Sequence[DeviceChange], before: str, after: str) -> Table:
-    """The devices' figures before and after. A change within its interval is marked: it may be chance."""
+    """The devices' figures before and after. A change within its interval is marked, because it may be chance."""
     headings = [Heading("devices", "text"), Heading("of", "text"), Heading(before), Heading(after),
                 Heading("change", "text")]  # fmt: skip
     rows = [
@@ -199,7 +199,7 @@ def device_table(devices: Sequence[DeviceChange], before: str, after: str) -> Ta
 
 
 def crowd_sentence(case: Case, slower: str) -> list[str]:
-    """The objects that sessions waited for, in the slower cell."""
+    """The objects that sessions of the slower cell waited for."""
     parts = [
         f"{one.wait_type}{on_text(one.kind)} ({numbers.percent(one.share)}, up to "
         f"{numbers.plural(one.most, 'session')} at once)"
@@ -214,7 +214,7 @@ def crowd_sentence(case: Case, slower: str) -> list[str]:
 
 
 def pair_paper(findings: Findings, before: str, after: str, ratio: Estimate | None, case: Case | None) -> Document:
-    """The comparison of the cells `before` and `after`; `case` is None if a cell has no waits."""
+    """The comparison of the cells `before` and `after`; `case` is None if one of the cells has no waits."""
     cells = findings.cell(before), findings.cell(after)
     notes = [
         f"{cell_entry(cell.cell_id, cell.text)}: {compared.judged_text(findings, cell) or 'no time measured'}"
