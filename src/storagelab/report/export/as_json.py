@@ -286,7 +286,7 @@ class ExportedFindings(Findings):
     factors: tuple[Factor, ...] = _Elsewhere
     prefer: tuple[Preference, ...] = _Elsewhere
     cells: tuple[CellSummary, ...] = _Elsewhere
-    cautions: tuple[ExportedCaution, ...]
+    cautions: tuple[ExportedCaution, ...]  # type: ignore[assignment]
     """Reasons to trust the findings less, and their limits."""
     headline: str = Field(min_length=1)
     """The verdict in words."""
