@@ -16,7 +16,7 @@ from storagelab.report.drawing.arrange import MAX_PANELS, Arrangement, arrange
 from storagelab.report.drawing.chart import ENDS, Chart, Figure, Row, scaled, table_of
 from storagelab.report.drawing.vega import NARROW, Sheet, Spec, figure, finished
 from storagelab.report.words import compared
-from storagelab.report.words.compared import effect_change, moves_throughput, told
+from storagelab.report.words.compared import at_levels, effect_change, moves_throughput, told
 from storagelab.words import numbers
 from storagelab.words.names import factor_text, level_alone, level_text, phrase, value_text
 
@@ -24,10 +24,8 @@ MAX_EFFECTS = 24
 _NO_TIME = -100.0
 """The change in per cent of what then takes no time."""
 FASTER, SLOWER, UNDECIDED, UNTESTED = "less time", "more time", "can't be told apart", "not tested"
-BOTH = "less or more time, by the other factors"
 _COLOURS = {
     FASTER: palette.FASTER, SLOWER: palette.SLOWER, UNDECIDED: palette.NEUTRAL, UNTESTED: palette.CATEGORY["other"],
-    BOTH: palette.CATEGORY["other"],
 }  # fmt: skip
 
 
@@ -40,8 +38,6 @@ def effect_text(effect: Effect) -> str:
 def judged(effect: Effect, faster: str = FASTER, slower: str = SLOWER) -> str:
     if not effect.tested:
         return UNTESTED
-    if effect.reverses:
-        return BOTH
     if not effect.distinguishable:
         return UNDECIDED
     return faster if effect.ratio.value < 1 else slower
@@ -62,12 +58,18 @@ def largest(findings: Findings, effects: Iterable[Effect]) -> str:
 
 
 def of_choices(findings: Findings, effects: Iterable[Effect], *, at: bool) -> list[Effect]:
-    """Effects without the effects of conditions on rates. `at` asks for effects at levels of other factors."""
-    return [one for one in told(findings, effects, at=at) if not moves_throughput(findings, one)]
+    """Effects without the effects of conditions on rates. `at` asks for effects at levels of other factors; so does an
+    effect that reverses there, as a mean of opposites says nothing.
+    """
+    found = (one for one in told(findings, effects, at=at) if not moves_throughput(findings, one))
+    return [
+        part for one in found
+        for part in (told(findings, at_levels(findings, one), at=True) if one.reverses else [one])
+    ]  # fmt: skip
 
 
 def _rows(findings: Findings, _runs: Sequence[Run]) -> Figure:
-    """One row per level against its factor's baseline, over all cells: its change in per cent."""
+    """One row per level against its factor's baseline: its change in per cent."""
     overall = of_choices(findings, findings.effects, at=False)
     left = len(overall) - MAX_EFFECTS
     rows: list[Row] = [
