@@ -74,8 +74,8 @@ class Choice(Frozen):
     highest: Estimate | None = Field(None, description="The longest mean time, or the highest rate.")
     at_most_slower: float | None = Field(
         None,
-        description="An upper bound (95 %) for the time of any of `meant` over that of the truly fastest; `null` if "
-        "it is above 2 or unknown.",
+        description="An upper bound (95 %) for the time of any of `meant` over that of the truly fastest, as far as "
+        "the intervals of their ratios reach, or farther; `null` if it is unknown.",
     )
     same: bool = Field(False, description="Whether that bound is within `indifferent`.")
     next_slower: str | None = Field(None, description="The nearest cell that is told apart.")
