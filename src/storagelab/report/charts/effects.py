@@ -137,10 +137,12 @@ def _speed_ups(findings: Findings, _runs: Sequence[Run]) -> Figure:
         size[panel] = max(size.get(panel, 0.0), abs(math.log(effect.ratio.value)))
     panels = sorted(size, key=lambda panel: -size[panel])
     shown, left = panels[:MAX_PANELS], len(panels) - MAX_PANELS
+    rows = [_speed_up(one, places) for panel in shown for one in effects if _panel(one) == panel]
+    drawn = {row["x"] for row in rows}
     return Figure(
-        rows=[_speed_up(one, places) for panel in shown for one in effects if _panel(one) == panel],
+        rows=rows,
         arrangement=Arrangement(x=places.x, lines=(), panels=()),
-        x_levels=places.x_levels(findings.cells),
+        x_levels=places.x_levels(cell for cell in findings.cells if places.x_of(cell) in drawn),
         panels=shown,
         hidden=f"{numbers.plural(left, 'level differs', 'levels differ')} less and have no panel." if left > 0 else "",
     )

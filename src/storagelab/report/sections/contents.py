@@ -92,7 +92,7 @@ def document(
         Section(
             "effects",
             "What each factor does",
-            [*charts.get("effects", []), *_best_levels(findings), *_effects_at_levels(findings)],
+            [*_not_drawn(findings), *charts.get("effects", []), *_best_levels(findings), *_effects_at_levels(findings)],
             _drawn_factors(findings),
         ),
         Section(
@@ -117,6 +117,18 @@ def document(
     )
     sections = [section for section in every if section.parts]
     return replace(opened(findings, limit=limit), sections=sections, facts=facts(findings, runs))
+
+
+def _not_drawn(findings: Findings) -> Iterator[str]:
+    """Why a race shows no effect of some factors."""
+    every = (*findings.effects, *findings.speed_ups)
+    seen = {one.factor for one in every if one.distinguishable}
+    left = [factor_text(name) for name in dict.fromkeys(one.factor for one in every) if name not in seen]
+    if left and RaceSummary.of(findings):
+        rounds = (
+            "the rounds in which all layouts ran don't tell it from chance; the ladder, with all rounds, tells more"
+        )
+        yield f"No effect of {listed_and(left)} is shown: {rounds}."
 
 
 def _drawn_factors(findings: Findings) -> str:
