@@ -11,9 +11,9 @@ from storagelab.findings.answer import answer
 from storagelab.findings.model import Findings
 from storagelab.model.measurement import Run
 from storagelab.report.document import Heading, Ladder, Rung
+from storagelab.report.drawing import layers
 from storagelab.report.drawing.arrange import MAX_PANELS, in_order
 from storagelab.report.drawing.chart import ENDS, Chart, Figure, Row, not_drawn, scaled, table_of
-from storagelab.report.drawing import layers
 from storagelab.report.drawing.layers import axis_of, ratios
 from storagelab.report.words.answer import headline
 from storagelab.report.words.ladder import ladders
