@@ -240,15 +240,12 @@ def _folded(rungs: Sequence[Rung], most: int) -> Iterator[Rung]:
         others = [_together(left), *picked]
         front = [*front[:shown], *(others if front[shown] is left[0] else reversed(others))]
     yield from front
-    if len(rest) <= max(2, most - len(front)):
-        yield from rest
-        return
     timed = [rung for rung in rest if rung.figure]
     untimed = rest[len(timed) :]
-    room = max(2, most - len(front) - bool(untimed))
-    yield from timed if len(timed) <= room else (*timed[: room - 2], _together(timed[room - 2 : -1]), timed[-1])
-    if untimed:
-        yield _together(untimed)
+    if len(rest) > (room := max(2, most - len(front))):
+        untimed, room = [_together(untimed)] if untimed else [], max(2, room - bool(untimed))
+        timed = timed if len(timed) <= room else [*timed[: room - 2], _together(timed[room - 2 : -1]), timed[-1]]
+    yield from (*timed, *untimed)
 
 
 def _together(rungs: Sequence[Rung]) -> Rung:

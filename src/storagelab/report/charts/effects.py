@@ -62,10 +62,8 @@ def of_choices(findings: Findings, effects: Iterable[Effect], *, at: bool) -> li
     effect that reverses there, as a mean of opposites says nothing.
     """
     found = (one for one in told(findings, effects, at=at) if not moves_throughput(findings, one))
-    return [
-        part for one in found
-        for part in (told(findings, at_levels(findings, one), at=True) if one.reverses else [one])
-    ]  # fmt: skip
+    each = (told(findings, at_levels(findings, one), at=True) if one.reverses else [one] for one in found)
+    return [one for parts in each for one in parts]
 
 
 def _rows(findings: Findings, _runs: Sequence[Run]) -> Figure:

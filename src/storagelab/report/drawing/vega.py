@@ -179,9 +179,7 @@ def finished(
         # With places that have no panel, axes that panels share would stand there.
         resolve = {"axis": {"x": "independent"}} if count % columns else {}
         resolve |= {"scale": {apart: "independent"}} if apart else {}
-        drawn = {"facet": header | {"title": None}, "columns": columns, "spec": inner} | (
-            {"resolve": resolve} if resolve else {}
-        )
+        drawn = {"facet": header | {"title": None}, "columns": columns, "spec": inner, "resolve": resolve}
     else:
         drawn |= {"width": form.width_px, "height": height_px or form.height_px}
         drawn["autosize"] = {"type": "fit-x", "contains": "padding"}

@@ -123,12 +123,9 @@ def _not_drawn(findings: Findings) -> Iterator[str]:
     """Why a race shows no effect of some factors."""
     every = (*findings.effects, *findings.speed_ups)
     seen = {one.factor for one in every if one.distinguishable}
-    left = [factor_text(name) for name in dict.fromkeys(one.factor for one in every) if name not in seen]
+    left = {one.factor: factor_text(one.factor) for one in every if one.factor not in seen}
     if left and RaceSummary.of(findings):
-        rounds = (
-            "the rounds in which all layouts ran don't tell it from chance; the ladder, with all rounds, tells more"
-        )
-        yield f"No effect of {listed_and(left)} is shown: {rounds}."
+        yield f"The rounds in which all ran tell no effect of {listed_and([*left.values()])}; the ladder may tell more."
 
 
 def _drawn_factors(findings: Findings) -> str:

@@ -55,8 +55,7 @@ def verdict_of(findings: Findings, cell_id: str) -> Mark:
     apart = (*judged.not_compared, *compared.in_parts_of_cycles(findings))
     if judged.verdict in ("too-few-runs", "untested") or cell_id in apart:
         cell = findings.cell(cell_id)
-        ran = "no time" if cell.runs_failed else "not run yet"
-        return Mark("not-judged", "not judged" if cell.elapsed_s is not None else ran)
+        return Mark("not-judged", "not judged" if cell.elapsed_s else "no time" if cell.runs_failed else "not run yet")
     found = comparison_of(findings, cell_id)
     if (found is not None and found.across_blocks) or (cell_id in judged.best[:1] and in_blocks(findings)):
         return Mark("may-be-fastest", "best of block")
