@@ -349,18 +349,27 @@ def test_the_recommended_layout_is_marked_wherever_layouts_are_shown_and_the_cap
     findings, runs = story(FOUR | {LOG: ["a", "b"]}, elapsed=elapsed)
     drawn = drawn_charts(findings, runs)
     (picked,) = arrange.recommended(findings)
-    name = findings.cell(picked).text
+    star = f"{STAR} recommended: {findings.cell(picked).text}"
     for chart in ("cells", "waits", "waterfall", "rows-over-time"):
-        rows = [row for row in drawn[chart].data.rows if row["pick"]]
-        assert {row["cell_id"] for row in rows} == {picked}, chart
-        assert f"{STAR} recommended: {name}." in drawn[chart].caption
-        assert drawn[chart].specs()["wide"]["title"]["subtitle"][-1] == f"{STAR} recommended: {name}"
+        assert {row["cell_id"] for row in drawn[chart].data.rows if row["pick"]} == {picked}, chart
+        assert f"{star}." in drawn[chart].caption
+        assert drawn[chart].specs()["wide"]["title"]["subtitle"][-1] == star
         if chart != "cells":
             assert f"{STAR} " in to_svg({**drawn[chart].specs()["narrow"], "title": None}), chart
 
 
-def test_under_each_load_the_recommended_layout_is_marked():
-    findings, _ = story(FOUR | {CONNECTIONS: [4, 8]})
+def test_an_effect_that_reverses_is_drawn_at_each_level_and_not_as_a_mean_of_opposites():
+    def elapsed(levels, repetition):
+        return ten_seconds(levels, repetition) * (3 if (levels[FILES] == 4) is (levels[LOG] == "a") else 1)
+
+    findings, runs = story({FILES: [1, 4], LOG: ["a", "b"]}, elapsed=elapsed)
+    rows = drawn_charts(findings, runs)["effects"].data.rows
+    assert sorted(row["judged"] for row in rows) == ["less time", "less time", "more time", "more time"]
+
+
+def test_under_each_load_the_default_layout_is_marked():
+    findings, runs = story(FOUR | {CONNECTIONS: [4, 8]})
+    assert f"{STAR} default: " in drawn_charts(findings, runs)["cells"].caption
     picked = [findings.cell(cell_id).levels for cell_id in arrange.recommended(findings)]
     assert len({levels[FILES] for levels in picked}) == 1
     assert {levels[CONNECTIONS] for levels in picked} == {4, 8}
