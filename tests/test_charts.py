@@ -359,11 +359,9 @@ def test_the_recommended_layout_is_marked_wherever_layouts_are_shown_and_the_cap
 
 
 def test_an_effect_that_reverses_is_drawn_at_each_level_and_not_as_a_mean_of_opposites():
-    def elapsed(levels, repetition):
-        return ten_seconds(levels, repetition) * (3 if (levels[FILES] == 4) is (levels[LOG] == "a") else 1)
-
-    findings, runs = story({FILES: [1, 4], LOG: ["a", "b"]}, elapsed=elapsed)
-    rows = drawn_charts(findings, runs)["effects"].data.rows
+    slow = {(1, "a"): 1, (1, "b"): 3, (4, "a"): 3, (4, "b"): 1}
+    made = story({FILES: [1, 4], LOG: ["a", "b"]}, elapsed=lambda at, n: slow[at[FILES], at[LOG]] * ten_seconds(at, n))
+    rows = drawn_charts(*made)["effects"].data.rows
     assert sorted(row["judged"] for row in rows) == ["less time", "less time", "more time", "more time"]
 
 

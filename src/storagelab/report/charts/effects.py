@@ -36,10 +36,8 @@ def effect_text(effect: Effect) -> str:
 
 
 def judged(effect: Effect, faster: str = FASTER, slower: str = SLOWER) -> str:
-    if not effect.tested:
-        return UNTESTED
     if not effect.distinguishable:
-        return UNDECIDED
+        return UNDECIDED if effect.tested else UNTESTED
     return faster if effect.ratio.value < 1 else slower
 
 

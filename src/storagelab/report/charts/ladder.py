@@ -11,10 +11,9 @@ from storagelab.findings.answer import answer
 from storagelab.findings.model import Findings
 from storagelab.model.measurement import Run
 from storagelab.report.document import Heading, Ladder, Rung
-from storagelab.report.drawing import layers
 from storagelab.report.drawing.arrange import MAX_PANELS, in_order
 from storagelab.report.drawing.chart import ENDS, Chart, Figure, Row, not_drawn, scaled, table_of
-from storagelab.report.drawing.layers import axis_of, ratios
+from storagelab.report.drawing.layers import FIELDS, axis_of, ratios
 from storagelab.report.words.answer import headline
 from storagelab.report.words.ladder import ladders
 
@@ -38,7 +37,7 @@ def _row(ladder: Ladder, rung: Rung, *, alone: bool) -> Row:
     """`alone`: a ladder of its own has room for each layout's figure and verdict beside its name."""
     name = ", ".join(filter(None, rung.name))
     words = ", ".join(filter(None, (rung.figure, rung.verdict.text)))
-    return (dict.fromkeys(layers.FIELDS) if rung.ratio is None else scaled(rung.ratio)) | {
+    return (dict.fromkeys(FIELDS) if rung.ratio is None else scaled(rung.ratio)) | {
         "hollow": rung.is_hollow,
         "x": f"{name}: {words}" if alone else name, "layout": name, "line": "", "panel": ladder.title,
         "cell_id": rung.cell_id, "figure": rung.figure, "verdict": rung.verdict.text,

@@ -145,8 +145,7 @@ class Drawn:
         for cell_id in in_order(str(row["cell_id"]) for row in self.data.rows if row["pick"]):
             word = "recommended" if verdict_of(self.findings, cell_id).kind == "fastest" else "default"
             of.setdefault(word, []).append(self.findings.cell(cell_id))
-        factors = self.findings.factors
-        texts = (f"{word}: {group_text([cell.levels for cell in cells], factors)}" for word, cells in of.items())
+        texts = (f"{word}: {group_text([one.levels for one in of[word]], self.findings.factors)}" for word in of)
         return f"{STAR} {'; '.join(texts)}" if of else ""
 
     @property

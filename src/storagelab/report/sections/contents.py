@@ -121,11 +121,10 @@ def document(
 
 def _not_drawn(findings: Findings) -> Iterator[str]:
     """Why a race shows no effect of some factors."""
-    every = (*findings.effects, *findings.speed_ups)
-    seen = {one.factor for one in every if one.distinguishable}
-    left = {one.factor: factor_text(one.factor) for one in every if one.factor not in seen}
+    seen = {one.factor for one in (*findings.effects, *findings.speed_ups) if one.distinguishable}
+    left = [factor_text(one.name) for one in findings.factors if len(one.levels) > 1 and one.name not in seen]
     if left and RaceSummary.of(findings):
-        yield f"The rounds in which all ran tell no effect of {listed_and([*left.values()])}; the ladder may tell more."
+        yield f"The rounds in which all ran tell no effect of {listed_and(left)}; the ladder may tell more."
 
 
 def _drawn_factors(findings: Findings) -> str:
