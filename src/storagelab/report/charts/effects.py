@@ -71,8 +71,7 @@ def _rows(findings: Findings, _runs: Sequence[Run]) -> Figure:
     rows: list[Row] = [
         {
             **scaled(effect.ratio, 100, _NO_TIME), "effect": effect_text(effect), "judged": judged(effect),
-            "tip": f"{effect_text(effect)}: {effect_change(findings, effect)}"
-            f"{f'; {judged(effect)}' if effect.tested else ''}",
+            "tip": f"{effect_text(effect)}: {effect_change(findings, effect)}{f'; {judged(effect)}' * effect.tested}",
         }
         for effect in overall[:MAX_EFFECTS]
     ]  # fmt: skip
