@@ -29,7 +29,7 @@ def test_a_plan_for_programs(typed, spec):
     found = printed(typed("plan", spec, "--json"))
     assert list(found) == [
         "schema", "experiment", "question", "server", "cells", "runs", "runs_stored", "estimate_s", "volumes",
-        "durability", "steps", "objects", "tells", "warnings",
+        "durability", "steps", "objects", "tells", "warnings", "lacks",
     ]  # fmt: skip
     assert found["schema"] == 1
     assert {run["cell_id"] for run in found["runs"]} == {cell["cell_id"] for cell in found["cells"]}

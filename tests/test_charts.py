@@ -146,7 +146,7 @@ def test_few_combinations_are_lines_of_one_panel_and_more_share_panels_with_the_
     assert data.panels == ["log on a", "log on b"]
     assert data.lines == ["off", "on", "lz4"]
     spec = wide_specs(many, runs)["cells"]
-    assert "resolve" not in spec
+    assert not spec["resolve"]
     assert spec["facet"]["sort"] == data.panels
 
 
@@ -278,7 +278,7 @@ def test_panels_share_an_axis_of_ratios_unless_they_are_too_far_apart_for_that(t
         return ten_seconds(levels, repetition) * (times if levels[LOG] == "b" else 1)
 
     findings, runs = story(FOUR | {LOG: ["a", "b"], COMPRESSION: ["off", "on", "lz4"]}, 2, elapsed=slow_on_b)
-    assert ("resolve" in wide_specs(findings, runs)["cells"]) is (times == 20)
+    assert bool(wide_specs(findings, runs)["cells"]["resolve"]) is (times == 20)
     assert said in drawn_charts(findings, runs)["cells"].caption
 
 
@@ -349,18 +349,25 @@ def test_the_recommended_layout_is_marked_wherever_layouts_are_shown_and_the_cap
     findings, runs = story(FOUR | {LOG: ["a", "b"]}, elapsed=elapsed)
     drawn = drawn_charts(findings, runs)
     (picked,) = arrange.recommended(findings)
-    name = findings.cell(picked).text
+    star = f"{STAR} recommended: {findings.cell(picked).text}"
     for chart in ("cells", "waits", "waterfall", "rows-over-time"):
-        rows = [row for row in drawn[chart].data.rows if row["pick"]]
-        assert {row["cell_id"] for row in rows} == {picked}, chart
-        assert f"{STAR} recommended: {name}." in drawn[chart].caption
-        assert drawn[chart].specs()["wide"]["title"]["subtitle"][-1] == f"{STAR} recommended: {name}"
+        assert {row["cell_id"] for row in drawn[chart].data.rows if row["pick"]} == {picked}, chart
+        assert f"{star}." in drawn[chart].caption
+        assert drawn[chart].specs()["wide"]["title"]["subtitle"][-1] == star
         if chart != "cells":
             assert f"{STAR} " in to_svg({**drawn[chart].specs()["narrow"], "title": None}), chart
 
 
-def test_under_each_load_the_recommended_layout_is_marked():
-    findings, _ = story(FOUR | {CONNECTIONS: [4, 8]})
+def test_an_effect_that_reverses_is_drawn_at_each_level_and_not_as_a_mean_of_opposites():
+    slow = {(1, "a"): 1, (1, "b"): 3, (4, "a"): 3, (4, "b"): 1}
+    made = story({FILES: [1, 4], LOG: ["a", "b"]}, elapsed=lambda at, n: slow[at[FILES], at[LOG]] * ten_seconds(at, n))
+    rows = drawn_charts(*made)["effects"].data.rows
+    assert sorted(row["judged"] for row in rows) == ["less time", "less time", "more time", "more time"]
+
+
+def test_under_each_load_the_default_layout_is_marked():
+    findings, runs = story(FOUR | {CONNECTIONS: [4, 8]})
+    assert f"{STAR} default: " in drawn_charts(findings, runs)["cells"].caption
     picked = [findings.cell(cell_id).levels for cell_id in arrange.recommended(findings)]
     assert len({levels[FILES] for levels in picked}) == 1
     assert {levels[CONNECTIONS] for levels in picked} == {4, 8}

@@ -361,16 +361,17 @@ def check_what_is_chosen(findings: Findings, choice: Choice) -> None:
 
 
 def bounds(findings: Findings) -> dict[str, float | None]:
-    """How much slower than the truly fastest each tied cell may be: of its row in the table."""
+    """How much slower than the truly fastest each tied cell may be: of its row, or as far as its interval reaches."""
     own = {load.best[0]: load.at_most_slower for load in findings.by_load if load.tied and load.best}
     tied = {cell_id for load in findings.by_load for cell_id in load.tied}
-    return own | {row.cell_id: row.at_most_slower for row in findings.comparisons if row.cell_id in tied}
+    rows = [row for row in findings.comparisons if row.cell_id in tied]
+    return own | {row.cell_id: row.at_most_slower and max(row.at_most_slower, row.ratio.high or 1) for row in rows}
 
 
 def check_the_bounds(findings: Findings, found: Answer) -> None:
     """One risk has one bound: in the answer, in the table and in the evidence."""
     table = bounds(findings)
-    assert all(bound is None or 1 <= bound <= KNOWN for bound in table.values())
+    assert all(1 <= (row.at_most_slower or 1) <= KNOWN for row in (*findings.by_load, *findings.comparisons))
     for choice in found.choices:
         if choice.verdict != "winner":
             # A layout that nothing ties with has no bound in the table, but one in the answer if others are not

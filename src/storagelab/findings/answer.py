@@ -181,7 +181,7 @@ def figure_of(findings: Findings, cell: CellSummary) -> Estimate | None:
 
 def _most(findings: Findings, loads: Sequence[_Load], tied: Sequence[str]) -> float | None:
     """The largest upper bound, over `tied`, of a layout's ratio to the truly fastest; 1 for a winner, None if a layout
-    has no bound."""
+    has no bound. It is never less than what the layout's interval leaves open."""
     found = [_most_of(findings, load, load.cells[layout]) for load in loads for layout in tied]
     known = [one for one in found if one is not None]
     return max(known) if len(known) == len(found) else None
@@ -190,7 +190,8 @@ def _most(findings: Findings, loads: Sequence[_Load], tied: Sequence[str]) -> fl
 def _most_of(findings: Findings, load: _Load, cell: CellSummary) -> float | None:
     if cell.cell_id in load.judged.best[:1]:
         return 1.0 if load.judged.verdict == "winner" else load.judged.at_most_slower
-    return next((row.at_most_slower for row in findings.comparisons if row.cell_id == cell.cell_id), None)
+    row = next((row for row in findings.comparisons if row.cell_id == cell.cell_id), None)
+    return None if row is None or row.at_most_slower is None else max(row.at_most_slower, row.ratio.high or 1.0)
 
 
 def _next(findings: Findings, load: LoadVerdict) -> Comparison | None:

@@ -73,8 +73,8 @@ class Choice(Described):
     highest: Estimate | None = None
     """The longest mean time, or the highest rate."""
     at_most_slower: float | None = None
-    """An upper bound (95 %) for the time of any of `meant` over that of the truly fastest; `null` if it is above 2 or
-    unknown."""
+    """An upper bound (95 %) for the time of any of `meant` over that of the truly fastest, as far as the intervals of
+    their ratios reach, or farther; `null` if it is unknown."""
     same: bool = False
     """Whether that bound is within `indifferent`."""
     next_slower: str | None = None

@@ -201,8 +201,8 @@ class Ladder:
     over: str = "the fastest"
 
     def shown(self, most: int | None = None) -> list[Rung]:
-        """The rows to show. If many layouts may be the fastest: the first ones and the recommended one. Of many other
-        layouts: the next ones and the slowest.
+        """The rows to show. Of many rows that may be the fastest: the first ones and the recommended one. Of many other
+        rows: the next ones and the slowest; those without a figure share the last row.
         """
         return list(_folded(self.rungs, most or self.most))
 
@@ -248,12 +248,12 @@ def _folded(rungs: Sequence[Rung], most: int) -> Iterator[Rung]:
         others = [_together(left), *picked]
         front = [*front[:shown], *(others if front[shown] is left[0] else reversed(others))]
     yield from front
-    room = max(2, most - len(front))
-    if len(rest) <= room:
-        yield from rest
-        return
-    first, last = rest[: room - 2], rest[-1]
-    yield from (*first, _together(rest[len(first) : -1]), last)
+    timed = [rung for rung in rest if rung.figure]
+    untimed = rest[len(timed) :]
+    if len(rest) > (room := max(2, most - len(front))):
+        untimed, room = [_together(untimed)] if untimed else [], max(2, room - bool(untimed))
+        timed = timed if len(timed) <= room else [*timed[: room - 2], _together(timed[room - 2 : -1]), timed[-1]]
+    yield from (*timed, *untimed)
 
 
 def _together(rungs: Sequence[Rung]) -> Rung:

@@ -183,6 +183,8 @@ def signed_estimate(ratio: Estimate | None) -> str:
     if ratio is None:
         return ""
     interval = ratio_interval(ratio).removeprefix(f"{_joint(ratio)} ")
+    if interval.endswith("times"):  # as the value then is
+        return f"x {significant(ratio.value, 2)} ({interval.removesuffix(' times')})"
     if interval.endswith("%"):
         interval += " more" if ratio.value > 1 else " less"
     return signed_percent(ratio.value, ratio.half_width) + (f" ({interval})" if interval else "")

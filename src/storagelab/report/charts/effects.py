@@ -16,7 +16,7 @@ from storagelab.report.drawing.arrange import MAX_PANELS, Arrangement, arrange
 from storagelab.report.drawing.chart import ENDS, Chart, Figure, Row, scaled, table_of
 from storagelab.report.drawing.vega import NARROW, Sheet, Spec, figure, finished
 from storagelab.report.words import compared
-from storagelab.report.words.compared import effect_change, moves_throughput, told
+from storagelab.report.words.compared import at_levels, effect_change, moves_throughput, told
 from storagelab.words import numbers
 from storagelab.words.names import factor_text, level_alone, level_text, phrase, value_text
 
@@ -24,10 +24,8 @@ MAX_EFFECTS = 24
 _NO_TIME = -100.0
 """The change in per cent if the time falls to zero."""
 FASTER, SLOWER, UNDECIDED, UNTESTED = "less time", "more time", "can't be told apart", "not tested"
-BOTH = "less or more time, by the other factors"
 _COLOURS = {
     FASTER: palette.FASTER, SLOWER: palette.SLOWER, UNDECIDED: palette.NEUTRAL, UNTESTED: palette.CATEGORY["other"],
-    BOTH: palette.CATEGORY["other"],
 }  # fmt: skip
 
 
@@ -38,12 +36,8 @@ def effect_text(effect: Effect) -> str:
 
 
 def judged(effect: Effect, faster: str = FASTER, slower: str = SLOWER) -> str:
-    if not effect.tested:
-        return UNTESTED
-    if effect.reverses:
-        return BOTH
     if not effect.distinguishable:
-        return UNDECIDED
+        return UNDECIDED if effect.tested else UNTESTED
     return faster if effect.ratio.value < 1 else slower
 
 
@@ -62,19 +56,22 @@ def largest(findings: Findings, effects: Iterable[Effect]) -> str:
 
 
 def of_choices(findings: Findings, effects: Iterable[Effect], *, at: bool) -> list[Effect]:
-    """Effects, except those of conditions on rates. `at` selects the effects at levels of other factors."""
-    return [one for one in told(findings, effects, at=at) if not moves_throughput(findings, one)]
+    """Effects without the effects of conditions on rates. `at` asks for effects at levels of other factors; so does an
+    effect that reverses there, as a mean of opposites says nothing.
+    """
+    found = (one for one in told(findings, effects, at=at) if not moves_throughput(findings, one))
+    each = (told(findings, at_levels(findings, one), at=True) if one.reverses else [one] for one in found)
+    return [one for parts in each for one in parts]
 
 
 def _rows(findings: Findings, _runs: Sequence[Run]) -> Figure:
-    """A row for each level: its change in per cent against its factor's baseline, over all cells."""
+    """One row per level against its factor's baseline: its change in per cent."""
     overall = of_choices(findings, findings.effects, at=False)
     left = len(overall) - MAX_EFFECTS
     rows: list[Row] = [
         {
             **scaled(effect.ratio, 100, _NO_TIME), "effect": effect_text(effect), "judged": judged(effect),
-            "tip": f"{effect_text(effect)}: {effect_change(findings, effect)}"
-            f"{f'; {judged(effect)}' if effect.tested else ''}",
+            "tip": f"{effect_text(effect)}: {effect_change(findings, effect)}{f'; {judged(effect)}' * effect.tested}",
         }
         for effect in overall[:MAX_EFFECTS]
     ]  # fmt: skip
@@ -135,10 +132,12 @@ def _speed_ups(findings: Findings, _runs: Sequence[Run]) -> Figure:
         size[panel] = max(size.get(panel, 0.0), abs(math.log(effect.ratio.value)))
     panels = sorted(size, key=lambda panel: -size[panel])
     shown, left = panels[:MAX_PANELS], len(panels) - MAX_PANELS
+    rows = [_speed_up(one, places) for panel in shown for one in effects if _panel(one) == panel]
+    drawn = {row["x"] for row in rows}
     return Figure(
-        rows=[_speed_up(one, places) for panel in shown for one in effects if _panel(one) == panel],
+        rows=rows,
         arrangement=Arrangement(x=places.x, lines=(), panels=()),
-        x_levels=places.x_levels(findings.cells),
+        x_levels=places.x_levels(cell for cell in findings.cells if places.x_of(cell) in drawn),
         panels=shown,
         hidden=f"{numbers.plural(left, 'level differs', 'levels differ')} less and have no panel." if left > 0 else "",
     )

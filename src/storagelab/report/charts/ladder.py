@@ -13,7 +13,7 @@ from storagelab.model.measurement import Run
 from storagelab.report.document import Heading, Ladder, Rung
 from storagelab.report.drawing.arrange import MAX_PANELS, in_order
 from storagelab.report.drawing.chart import ENDS, Chart, Figure, Row, not_drawn, scaled, table_of
-from storagelab.report.drawing.layers import axis_of, ratios
+from storagelab.report.drawing.layers import FIELDS, axis_of, ratios
 from storagelab.report.words.answer import headline
 from storagelab.report.words.ladder import ladders
 
@@ -23,20 +23,21 @@ def _rows(findings: Findings, _runs: Sequence[Run]) -> Figure:
     found = ladders(findings, answer(findings))
     drawn, rest = found[:MAX_PANELS], found[MAX_PANELS:]
     shown = [(ladder, rung) for ladder in drawn for rung in ladder.shown()]
-    rows = [_row(ladder, rung, alone=len(found) == 1) for ladder, rung in shown if rung.ratio is not None]
+    # A ladder of its own has a row for those that are left out, too, at their place.
+    alone = len(found) == 1 and any(rung.ratio for _, rung in shown)
+    rows = [_row(ladder, rung, alone=alone) for ladder, rung in shown if alone or rung.ratio is not None]
     left = sum(rung.hidden or rung.ratio is None for _, rung in shown) + sum(len(one.rungs) for one in rest)
     return Figure(
         rows=rows, x_levels=in_order(str(row["x"]) for row in rows),
-        panels=[one.title for one in drawn], hidden=not_drawn(left, [one.title for one in rest]),
+        panels=in_order(str(row["panel"]) for row in rows), hidden=not_drawn(left, [one.title for one in rest]),
     )  # fmt: skip
 
 
 def _row(ladder: Ladder, rung: Rung, *, alone: bool) -> Row:
-    """`alone`: the only ladder of its chart has room for each layout's figure and verdict beside its name."""
-    assert rung.ratio is not None
+    """`alone`: a ladder of its own has room for each layout's figure and verdict beside its name."""
     name = ", ".join(filter(None, rung.name))
     words = ", ".join(filter(None, (rung.figure, rung.verdict.text)))
-    return scaled(rung.ratio) | {
+    return (dict.fromkeys(FIELDS) if rung.ratio is None else scaled(rung.ratio)) | {
         "hollow": rung.is_hollow,
         "x": f"{name}: {words}" if alone else name, "layout": name, "line": "", "panel": ladder.title,
         "cell_id": rung.cell_id, "figure": rung.figure, "verdict": rung.verdict.text,

@@ -121,10 +121,11 @@ def _draw(other: _Other, data: Figure, sheet: Sheet) -> Spec:
         *layers.intervals("!datum.edge", "y", faint | {"opacity": 0.3}, place),
         layers.only("datum.edge", step, {"x": x, "y": y}),
         *layers.intervals("datum.edge", "y", {}, place | colour),
-        *layers.means("!datum.edge && !datum.pick", layers.DOT | faint | {"size": 40}, place),
-        *layers.means("datum.edge && !datum.pick", layers.DOT | {"size": 80}, place | told),
         *layers.means("datum.pick && datum.edge", layers.STARRED, place | colour),
         *layers.means("datum.pick && !datum.edge", layers.STARRED | {"color": palette.INK}, place),
+        # Above the star, as another layout may stand at its place.
+        *layers.means("!datum.edge && !datum.pick", layers.DOT | faint | {"size": 40}, place),
+        *layers.means("datum.edge && !datum.pick", layers.DOT | {"size": 80}, place | told),
     ]
     return finished(sheet, drawn, layers.cut(data.rows), data.starred(data.panels), apart="y" if axis.apart else "")
 
@@ -138,8 +139,9 @@ def _finding(data: Figure, _findings: Findings) -> str:
 def _marks(other: _Other, data: Figure, _findings: Findings) -> str:
     parts = [
         "Coloured marks are the Pareto edge: no other layout has as good a mean at the same "
-        f"{other.noun} or {other.better}. Grey marks are all others. Means with their 95 % intervals: where those of "
-        "two layouts overlap, chance may decide which of them is on the edge.",
+        f"{other.noun} or {other.better}. Grey marks are all others.",
+        "Means with their 95 % intervals: where those of two layouts overlap, chance may decide which of them is on "
+        "the edge." if any(not row["hollow"] for row in data.rows) else "",
         "Layouts of different blocks were not tested against each other."
         if len({row["stretch"] for row in data.rows}) > 1 else "",
         layers.axis_of(data).says,

@@ -17,6 +17,7 @@ from storagelab.report.drawing.arrange import MAX_LINES, MAX_PANELS, Arrangement
 from storagelab.report.drawing.arrange import recommended as recommended_in
 from storagelab.report.drawing.vega import NARROW, WIDE, Sheet, Spec
 from storagelab.report.words import compared
+from storagelab.report.words.ladder import verdict_of
 from storagelab.words.names import cell_entry, group_text
 from storagelab.words.numbers import keep_together, plural
 
@@ -139,10 +140,13 @@ class Drawn:
 
     @property
     def _star(self) -> str:
-        """What the star means, if there is one."""
-        picked = in_order(str(row["cell_id"]) for row in self.data.rows if row["pick"])
-        names = group_text([self.findings.cell(cell_id).levels for cell_id in picked], self.findings.factors)
-        return f"{STAR} recommended: {names}" if picked else ""
+        """What the star means, if there is one: "default" unless the layout is surely the fastest, as in the ladder."""
+        of: dict[str, list[CellSummary]] = {}
+        for cell_id in in_order(str(row["cell_id"]) for row in self.data.rows if row["pick"]):
+            word = "recommended" if verdict_of(self.findings, cell_id).kind == "fastest" else "default"
+            of.setdefault(word, []).append(self.findings.cell(cell_id))
+        texts = (f"{word}: {group_text([one.levels for one in of[word]], self.findings.factors)}" for word in of)
+        return f"{STAR} {'; '.join(texts)}" if of else ""
 
     @property
     def table(self) -> Table:

@@ -175,9 +175,10 @@ def finished(
         titles = in_lines({name: textwrap.wrap(text, int(width / letter_px)) for name, text in panels.items()})
         header = {"field": "panel", "type": "nominal", "sort": list(panels), "header": {"labelExpr": titles}}
         inner = drawn | {"width": width, "height": height_px}
-        drawn = {"facet": header | {"title": None}, "columns": form.columns(count), "spec": inner}
-        if apart:
-            drawn["resolve"] = {"scale": {apart: "independent"}}
+        # With places that have no panel, axes that panels share would stand there.
+        resolve = {"axis": {"x": "independent"}} if count % form.columns(count) else {}
+        resolve |= {"scale": {apart: "independent"}} if apart else {}
+        drawn = {"facet": header | {"title": None}, "columns": form.columns(count), "spec": inner, "resolve": resolve}
     else:
         drawn |= {"width": form.width_px, "height": height_px or form.height_px}
         drawn["autosize"] = {"type": "fit-x", "contains": "padding"}

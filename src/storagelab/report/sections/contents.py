@@ -92,7 +92,7 @@ def document(
         Section(
             "effects",
             "What each factor does",
-            [*charts.get("effects", []), *_best_levels(findings), *_effects_at_levels(findings)],
+            [*_not_drawn(findings), *charts.get("effects", []), *_best_levels(findings), *_effects_at_levels(findings)],
             _drawn_factors(findings),
         ),
         Section(
@@ -117,6 +117,14 @@ def document(
     )
     sections = [section for section in every if section.parts]
     return replace(opened(findings, limit=limit), sections=sections, facts=facts(findings, runs))
+
+
+def _not_drawn(findings: Findings) -> Iterator[str]:
+    """Why a race shows no effect of some factors."""
+    seen = {one.factor for one in (*findings.effects, *findings.speed_ups) if one.distinguishable}
+    left = [factor_text(one.name) for one in findings.factors if len(one.levels) > 1 and one.name not in seen]
+    if left and RaceSummary.of(findings):
+        yield f"The rounds in which all ran tell no effect of {listed_and(left)}; the ladder may tell more."
 
 
 def _drawn_factors(findings: Findings) -> str:

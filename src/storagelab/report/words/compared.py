@@ -167,12 +167,18 @@ def moves_throughput(findings: Findings, effect: Effect | Dependence) -> bool:
     return by_rate(findings) and all(one.name != effect.factor for one in findings.layout_factors)
 
 
+def at_levels(findings: Findings, effect: Effect) -> list[Effect]:
+    """The effects of the same level at levels of other factors, each once."""
+    at = [one for one in (*findings.speed_ups, *findings.effects) if one.at]
+    same = [one for one in at if (one.factor, repr(one.level)) == (effect.factor, repr(effect.level))]
+    return list({level_text(one.at): one for one in same}.values())
+
+
 def effect_change(findings: Findings, effect: Effect) -> str:
     """The change. For a level with opposite effects elsewhere, a range, since their mean would be meaningless."""
     if effect.reverses:
-        at = [one for one in (*findings.effects, *findings.speed_ups) if one.at and one.distinguishable]
-        same = [one for one in at if (one.factor, repr(one.level)) == (effect.factor, repr(effect.level))]
-        ends = [pick(same, key=lambda one: one.ratio.value) for pick in (min, max)]
+        at = [one for one in at_levels(findings, effect) if one.distinguishable]
+        ends = [pick(at, key=lambda one: one.ratio.value) for pick in (min, max)]
         texts = [f"{effect_change(findings, one)} with {level_text(one.at)}" for one in ends]
         return f"between {' and '.join(texts)}"
     if moves_throughput(findings, effect):

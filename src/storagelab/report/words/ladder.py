@@ -54,7 +54,8 @@ def verdict_of(findings: Findings, cell_id: str) -> Mark:
         return Mark("not-judged", "")
     apart = (*judged.not_compared, *compared.in_parts_of_cycles(findings))
     if judged.verdict in ("too-few-runs", "untested") or cell_id in apart:
-        return Mark("not-judged", "not judged" if findings.cell(cell_id).elapsed_s is not None else "no time")
+        cell = findings.cell(cell_id)
+        return Mark("not-judged", "not judged" if cell.elapsed_s else "no time" if cell.runs_failed else "not run yet")
     found = comparison_of(findings, cell_id)
     if (found is not None and found.across_blocks) or (cell_id in judged.best[:1] and in_blocks(findings)):
         return Mark("may-be-fastest", "best of block")
