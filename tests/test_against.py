@@ -126,7 +126,7 @@ def value_of(schema: keys.Schema, random: Random) -> object:
 @pytest.mark.slow
 def test_whatever_key_two_specs_differ_in_they_are_planned_or_refused_in_words(home, typed, monkeypatch):
     """The server is taken to accept everything: what is asked is whether any value can be a level."""
-    monkeypatch.setattr(_planning, "preflight", lambda *_, **__: Preflight(server="a server", volumes=()))
+    monkeypatch.setattr(_planning, "survey", lambda *_, **__: Preflight(server="a server", volumes=()))
     for name in ("tables.sql", "a.sql", "b.sql"):
         (home / name).write_text("SELECT 1;\n")
     planned = set()

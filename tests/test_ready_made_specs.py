@@ -127,7 +127,7 @@ def test_a_spec_for_whole_drives_says_what_this_machine_lacks_and_touches_nothin
     assert "EVERYTHING ON THE DRIVE" in file.read_text("utf-8")
     asked(monkeypatch, "plan", file)
     said = capsys.readouterr().err
-    assert re.fullmatch(rf"storagelab: \S+{name}\.toml: volumes\.\w+(\.\w+)?: .+\n  .+\n", said), said
+    assert re.fullmatch(rf"storagelab: (\S+{name}\.toml: volumes\.\w+(\.\w+)?: .+\n  .+\n)+", said), said
 
 
 def test_every_ready_made_spec_says_what_it_asks():

@@ -111,7 +111,7 @@ def test_no_run_stores_a_piece_of_it(typed, home, monkeypatch, engine):
     texts = [*URIS.values(), *(CONNINFOS.values() if engine == "postgres" else [])]
     for number, text in enumerate(texts):
         monkeypatch.setenv(f"LAB_{number}", dsn(engine, text))
-    monkeypatch.setattr(planning, "preflight", lambda *_, **__: Preflight(server="a server", volumes=()))
+    monkeypatch.setattr(planning, "survey", lambda *_, **__: Preflight(server="a server", volumes=()))
     monkeypatch.setattr(run, "sweep", lambda *_: [])
     variables = [f"LAB_{number}" for number in range(len(texts))]
     levels = f'[factors]\n"target.dsn_env" = {variables}'

@@ -423,6 +423,7 @@ def build(site: Path) -> int:
 
 def write_samples(to: Path) -> None:
     """Write the report of each campaign that is stored in docs/samples, as docs/samples.md links to it."""
+    to.mkdir(parents=True, exist_ok=True)
     for stored in sorted((DOCS / "samples").glob("*.sqlite.gz")):
         name = stored.name.removesuffix(".sqlite.gz")
         with tempfile.TemporaryDirectory() as results:
