@@ -96,15 +96,17 @@ def test_every_run_is_a_point_and_every_cell_a_mean_with_its_interval():
 
 
 @pytest.mark.parametrize(
-    ("more", "axis", "lines"),
+    ("more", "axis", "lines", "levels"),
     [
-        ({FILES: [1, 2]}, "data files", "log volume"), ({COMPRESSION: ["off", "on"]}, "log volume", "wal_compression"),
-        ({ROWS: [10, 20], CONNECTIONS: [8, 1, 2]}, "connections", "log volume · rows per transaction"),
+        ({FILES: [1, 2]}, "data files", "log volume", "1 2"),
+        ({COMPRESSION: ["off", "on"]}, "log volume", "wal_compression", "a b"),
+        ({ROWS: [10, 20], CONNECTIONS: [8, 1, 2]}, "connections", "log volume · rows per transaction", "1 2 4 8"),
     ],
-)  # fmt: skip
-def test_the_axis_is_the_number_of_data_files_else_the_most_numbers_else_the_first_factor(more, axis, lines):
-    places = arrange.arrange(story({LOG: ["a", "b"]} | more, repetitions=1)[0])
-    assert (places.x_title, places.line_title) == (axis, lines)
+)
+def test_the_axis_is_the_number_of_data_files_else_the_most_numbers_else_the_first_factor(more, axis, lines, levels):
+    findings = story({LOG: ["a", "b"]} | more, repetitions=1)[0]
+    places = arrange.arrange(findings)
+    assert (places.x_title, places.line_title, times_of(findings).x_levels) == (axis, lines, levels.split())
 
 
 @pytest.mark.parametrize(

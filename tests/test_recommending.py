@@ -193,7 +193,9 @@ def test_the_command_writes_a_spec_that_measures_what_it_proposes(typed, advised
     assert typed(*verb, *written[:2])[0] == 2, "a load that no spec is written with"
     for kept in ("volumes.toml", "shop/io.csv", "shop/manifest.json"):
         assert "would replace" in typed(*verb, "-o", str(tmp_path / kept))[2]
-    assert all("must name a TOML file" in typed(*verb, "--spec", name)[2] for name in ("", ".", "-", "p6.json", "p6"))
+    assert all(
+        "must name a TOML file" in typed(*verb, "--spec", name)[2] for name in ("", ".", "/", "-", "p6.json", "p6")
+    )
     assert all("write a number of at least 0" in typed(*verb, "--budget", price)[2] for price in ("cheap", "nan"))
     code, out, _ = typed(*verb, "--format", "json")
     assert json.loads(out)["proposals"][0]["moves"][0]["from"] == "a"

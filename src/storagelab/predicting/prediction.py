@@ -120,7 +120,9 @@ def spread(moved: float | None, times: float) -> float:
 
 
 class KnownLayout(Frozen):
-    """Ratios to the captured layout. `moved`: None in cases from versions that did not store it."""
+    """Ratios to the captured layout. `moved`: None in cases from versions that did not store it, which no longer
+    count for intervals.
+    """
 
     name: str
     predicted: float = Field(gt=0, allow_inf_nan=False)

@@ -41,8 +41,6 @@ def spec_text(found: Advice, capture: Path, load: Path | None, volumes: Path, sp
     """The spec that measures today's layout and the proposals under the load of another spec, or under the requests of
     the capture. Raises SpecError.
     """
-    if str(spec) == "-" or not spec.name:
-        raise SpecError("must name a file", key="--spec", hint="storagelab also writes the prediction beside it.")
     for file in (spec, prediction_file(spec)):
         if file.exists():
             raise SpecError("exists already", file=file, key="--spec", hint="Name another file, or remove this one.")

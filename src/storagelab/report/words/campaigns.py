@@ -314,8 +314,8 @@ def with_pairs(of: Document, findings: Findings, pairs: Sequence[Pair], factor: 
     counts = listed([f"{number} {mark}" for mark, number in Counter(map(_pair_mark, pairs)).items()])
     ratios = [one.ratio.value for one in pairs if one.ratio is not None]
     ends = " to ".join(dict.fromkeys(map(numbers.change, (min(ratios), max(ratios))))) if ratios else "no ratio known"
-    said = f"Of {len(pairs)} pairs by {factor_text(factor)}, {counts}: {ends}. Below, the pair with the largest ratio."
-    return of.opened_by(said)
+    of_all = f"Of {len(pairs)} pairs by {factor_text(factor)}, {counts}: {ends}."
+    return of.opened_by(f"{of_all} Shown in full: the pair with the largest ratio.")
 
 
 def _pair_mark(one: Pair) -> str:
