@@ -289,7 +289,8 @@ def _placement_notes(configs: Sequence[Config], site: Site) -> Iterator[str]:
         placements.add((*parts, *sorted((name, str(path)) for name, path in paths)))
     devices: dict[str, dict[str, None]] = defaultdict(dict)
     for config, name, path in used if len(placements) > 1 else ():
-        device = host.describe_volume(path)["device"]
+        facts = host.describe_volume(path)
+        device = facts["device"] or facts["source"]  # a container's overlay, tmpfs and NFS have no block device
         if device and config.volumes[name].limit is None:
             devices[str(device)][f"{name} ({path})"] = None
     for device, names in devices.items():

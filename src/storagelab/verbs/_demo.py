@@ -63,8 +63,8 @@ def _sized(file: Path, results: Path) -> str:
             refuse(_planning.look_at(experiment, plan, site, allow_commands=False).lacks)
             break
         except PreflightError as error:
-            if "volumes.memory" not in (error.key or ""):
-                raise
+            if "volumes.memory" not in (error.key or ""):  # the user has written no spec that the message could name
+                raise PreflightError(error.problem, hint=error.hint) from error
             screen.say(
                 f"{error.problem}; so the bound is a server on this disk without syncs (fsync = off). "
                 "A container gets more memory by --shm-size=2g."

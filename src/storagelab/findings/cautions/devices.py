@@ -148,7 +148,7 @@ def check_devices(evidence: Evidence) -> Iterator[Caution]:
             if volume.get("virtual") is True:
                 reason = text_in(volume, "virtual_reason").removeprefix(f"{made}: ")
                 virtual[reason, text_in(volume, "device_model")].add(name)
-            if (device := text_in(volume, "device")) and device != made:
+            if (device := text_in(volume, "device") or text_in(volume, "source")) and device != made:
                 apart = (name if made else _throttled_disk(volume)) if table_in(volume, "throttle") else ""
                 shared[device, apart].add((name, place))
     for (reason, model), names in virtual.items():
