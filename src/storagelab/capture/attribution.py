@@ -322,7 +322,7 @@ def paired(requests: Records, ends: Records) -> tuple[Records, Records]:
 
 HEADER = b"fio version 3 iolog\n"
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.#-]+")
-_SINGLE = ("table", "index", "toast")
+SINGLE = ("table", "index", "toast")
 """Objects whose files are consecutive parts. Any other file is separate, and gets a number."""
 
 
@@ -365,7 +365,7 @@ class Iolog:
         if file not in self._names:
             thing, key, begin, form = file.thing, (file.path, ""), 0, ".{}"
             of = _NOT_IN_NAMES.sub("_", thing.id if thing else "new_file")
-            if thing is not None and thing.kind in _SINGLE:
+            if thing is not None and thing.kind in SINGLE:
                 ending, begin = self._watched.place_in(file.path)
                 key, of, form = (thing.id, ending), of + ending, "#{}"
                 self._given.setdefault(key, of if of not in self._taken else "")

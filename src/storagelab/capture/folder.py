@@ -26,10 +26,11 @@ from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
 from storagelab.errors import StoragelabError, StoreError, first_problem
 from storagelab.machine.descriptors import write_whole
 from storagelab.machine.disks import read_text
-from storagelab.machine.processes import stat_fields
+from storagelab.machine.processes import TICKS_PER_S, stat_fields
 from storagelab.model.engines import ServerName
 from storagelab.model.values import MOST_SECONDS, Amount, Described, Figure, Seconds
 from storagelab.spec.given_files import json_of, opened
+from storagelab.spec.schema import DIALECT
 
 SCHEMA: Literal["storagelab.capture/1"] = "storagelab.capture/1"
 
@@ -220,9 +221,6 @@ class Capture:
     devices: tuple[DeviceRow, ...]
 
 
-DIALECT = "https://json-schema.org/draft/2020-12/schema"
-
-
 def capture_schema() -> dict[str, Any]:
     """The schema of a capture's manifest, in JSON Schema's draft 2020-12, from the same models that read it."""
     return {"$schema": DIALECT, **Manifest.model_json_schema(by_alias=True), "title": "A capture of storagelab"}
@@ -368,14 +366,13 @@ LOG, TEMPORARY = "log", "temporary"
 UNKNOWN_FILES = "unknown files"
 """Files that were deleted before their names were known."""
 ALL_TABLES = "all tables"
+"""All tables and indexes together, if the server does not count them separately."""
 TOAST = " toast"
 """The id of a table's long values is the table's id with this suffix. They lie where the table lies."""
-"""All tables and indexes together, if the server does not count them separately."""
 
 
 _PLAIN = re.compile(r'[^"=+@.\s#-][^".\s#]*')
 """A name that needs no quotes; names that a spreadsheet would take for the beginning of a formula are quoted."""
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 class ServerGone(StoragelabError):
@@ -482,7 +479,7 @@ def used_by(pids: list[int]) -> dict[str, float]:
     for pid in pids:
         if fields := stat_fields(Path(f"/proc/{pid}")):
             ticks = sum(int(field) for field in fields[11 : 15 if pid == pids[0] else 13])
-            found["server_s"] = found.get("server_s", 0.0) + ticks / _TICKS_PER_S
+            found["server_s"] = found.get("server_s", 0.0) + ticks / TICKS_PER_S
         if read := read_text(Path(f"/proc/{pid}/io")).partition("\nread_bytes: ")[2].split():
             found["read_bytes"] = found.get("read_bytes", 0.0) + int(read[0])
     return found

@@ -24,7 +24,7 @@ from storagelab.spec.keys import leaves, line
 FACTOR = "volume"
 _PLACES = ("data", "log", "tables", "indexes", "temp")
 """The keys of `layout` that name volumes."""
-_CLASS = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+OBJECT_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _MOST_BYTES = 900_000
 """A ConfigMap holds a mebibyte."""
 
@@ -85,7 +85,7 @@ def on_claims(experiment: Experiment, classes: Sequence[str], host: int = 0) -> 
 
 def _volume_of(name: str) -> str:
     """The volume's name in the spec, and the end of the claim's name."""
-    if not _CLASS.fullmatch(name):
+    if not OBJECT_NAME.fullmatch(name):
         hint = "Such a name has small letters, digits, `-` and `.`: kubectl get storageclass"
         raise SpecError(f"{name!r} can't be a StorageClass", key="--class", hint=hint)
     return name.replace(".", "-")[:32].rstrip("-")

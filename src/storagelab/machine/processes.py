@@ -173,7 +173,7 @@ def _opened(process: Path, facts: os.stat_result, *, strict: bool = False) -> It
 # are empty.
 
 _PROC = Path("/proc")
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _KERNEL_THREAD = 0x0020_0000
 """PF_KTHREAD in a process's flags: by its parent's number it can't be told in a container."""
 _BUSY = ("user", "nice", "system", "irq", "softirq")
@@ -187,7 +187,7 @@ def read_cpu_time(server_parent_pid: int | None, proc: Path = _PROC) -> dict[str
     """
     try:
         first = (proc / "stat").read_text(encoding="utf-8").split("\n", maxsplit=1)[0].split()
-        machine = {name: int(text) / _TICKS_PER_S for name, text in zip(_FIELDS, first[1:], strict=False)}
+        machine = {name: int(text) / TICKS_PER_S for name, text in zip(_FIELDS, first[1:], strict=False)}
     except (OSError, ValueError, IndexError):
         return {}
     seconds = {name + "_s": machine.get(name, 0.0) for name in ("idle", "iowait", "steal")}
@@ -200,7 +200,7 @@ def read_cpu_time(server_parent_pid: int | None, proc: Path = _PROC) -> dict[str
             ticks["kernel_s"] += own
         elif (whose := _whose(pid, tasks, server_parent_pid)) is not None:
             ticks[whose] += of_ended_children + (own if pid != os.getpid() or whose == "server_s" else 0)
-    seconds |= {name: of_processes / _TICKS_PER_S for name, of_processes in ticks.items()}
+    seconds |= {name: of_processes / TICKS_PER_S for name, of_processes in ticks.items()}
     seconds["kernel_s"] += machine.get("irq", 0.0) + machine.get("softirq", 0.0)
     return seconds
 

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from pydantic import Field
 
+from storagelab.capture.attribution import SINGLE
 from storagelab.capture.folder import ALL_TABLES, TOAST, CapturedObject, Kind
 from storagelab.drives.measured import OutsideMeasured
 from storagelab.errors import SpecError, choices
@@ -408,9 +409,9 @@ def _units(question: Question) -> list[Unit]:
         owner = objects.get(one.id.removesuffix(TOAST), one)
         if one.kind in ("log", "temporary"):
             parts[LOG if one.kind == "log" else TEMPORARY, one.kind, ()].append(one)
-        elif one.id == ALL_TABLES or (together and one.kind in _NAMED and owner.schema_ not in own):
+        elif one.id == ALL_TABLES or (together and one.kind in SINGLE and owner.schema_ not in own):
             parts[TABLES, "table", ()].append(one)
-        elif one.kind in _NAMED and owner.schema_ not in own:
+        elif one.kind in SINGLE and owner.schema_ not in own:
             names = tuple(filter(None, (owner.schema_, owner.name)))
             alone = owner.name not in _TAKEN and sum(other.name == owner.name for other in objects.values()) == 1
             parts[escape(owner.name if alone else ".".join(names)), owner.kind, names].append(one)
@@ -429,7 +430,6 @@ def _units(question: Question) -> list[Unit]:
 _WAYS = ("reads", "writes", "bytes")
 _TAKEN = (LOG, TEMPORARY, TABLES, INDEXES)
 """Words that can't name a single table: each means more than one table."""
-_NAMED: tuple[Kind, ...] = ("table", "index", "toast")
 
 
 def _shares(question: Question) -> dict[str, dict[str, float]]:

@@ -22,6 +22,7 @@ from storagelab.model.values import JsonValue, Scalar
 from storagelab.model.volume import VolumeConfig
 from storagelab.run.engine import engine_in, open_target, preflight, sweep
 from storagelab.servers.attached import Decoys
+from storagelab.spec.rules import VARIABLE_NAME
 from storagelab.stopping import uninterrupted
 from storagelab.volumes.folders import Site
 
@@ -67,7 +68,6 @@ Say = Callable[[str], None]
 DATA_FILES, ROWS_PER_TRANSACTION = (1, 2), (10, 1_000)
 CONNECTIONS = 4
 ROWS_PER_CONNECTION = 5_000
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _IN_CONNINFO = re.compile(r"password\s*=\s*(?:'((?:[^'\\]|\\.)*)'|(\S+))", re.IGNORECASE)
 _MASK = "********"
 
@@ -80,7 +80,7 @@ def target_of(text: str, key: str = "--target") -> TargetConfig:
     """The server that `text` names. `text` is the value of `key`: a DSN, or the name of an environment variable that
     holds one. Raises SpecError.
     """
-    if not _VARIABLE.fullmatch(text):
+    if not VARIABLE_NAME.fullmatch(text):
         return TargetConfig.model_validate({"engine": _engine_of(text), "dsn": text})
     held = os.environ.get(text)
     if not held:

@@ -17,9 +17,9 @@ from storagelab.model.volume import DRIVE_KEYS, LAYERS, MADE_KEYS, OPERATING_SYS
 from storagelab.spec.keys import Tables, Written, checked, error_for, problems, validated
 from storagelab.spec.units import without_unit
 
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _WHOLE_PATH = re.compile(r"/|[A-Za-z]:[/\\]|\\\\")
-_STABLE_NAMES = "/dev/disk/by-id/"
+STABLE_NAMES = "/dev/disk/by-id/"
 _FOR_DATABASES = "is for databases, and target.engine is raw-io"
 _FOR_RAW_IO = "is for raw I/O, and target.engine is"
 _LEAVE_OUT = 'Leave it out, or set engine = "raw-io" in [target].'
@@ -41,7 +41,7 @@ def _key_of(key: str) -> str:
 
 def _is_stable(device: str) -> bool:
     """Whether this name of a drive stays the drive's own."""
-    return device.startswith(_STABLE_NAMES) and ".." not in device
+    return device.startswith(STABLE_NAMES) and ".." not in device
 
 
 def _is_quoted_well(options: str) -> bool:
@@ -130,7 +130,7 @@ _OF_SERVERS = (
          "bin_dir starts a private server, and a DSN attaches to a running one: keep one of them."),
     # the user may have written the DSN itself here, with its password: it is not shown
     Rule("target.dsn_env",
-         lambda config: config.target.dsn_env is not None and not _VARIABLE.fullmatch(config.target.dsn_env),
+         lambda config: config.target.dsn_env is not None and not VARIABLE_NAME.fullmatch(config.target.dsn_env),
          "is not the name of an environment variable",
          'Put the DSN in a variable and name the variable: dsn_env = "STORAGELAB_DSN".'),
     Rule("layout.log",
@@ -190,7 +190,7 @@ _OF_MADE_VOLUMES = (
          "conflicts with file", "A volume is made of a file or of drives: keep one of them."),
     Rule("volumes.*.devices", lambda _, volume: not all(_is_stable(device) for device in volume.devices or ()),
          "names a drive by a name that may be another drive's after the next start",
-         f"Name each drive by its identity: ls -l {_STABLE_NAMES}"),
+         f"Name each drive by its identity: ls -l {STABLE_NAMES}"),
     Rule("volumes.*.devices",
          lambda config, volume: any(_claims(config).count(device) > 1 for device in volume.devices or ()),
          "names a drive that is named twice", "A drive has one place in one volume."),
@@ -398,7 +398,7 @@ def _raw_volume_conflicts(config: Config, name: str) -> Iterator[SpecError]:
     if not _is_stable(volume.device):
         yield SpecError(
             f"{volume.device} may be another drive after the next start", key=f"{key}.device",
-            hint=f"Name the drive by its identity: ls -l {_STABLE_NAMES}",
+            hint=f"Name the drive by its identity: ls -l {STABLE_NAMES}",
         )  # fmt: skip
     if config.workload.writes_drives:
         yield SpecError(

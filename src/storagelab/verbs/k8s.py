@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 app = Verb("Measure", 6)
 LOOK = "kubectl get storageclass,node,pvc,pod,job,event -o json"
 _QUANTITY = re.compile(r"([0-9]+(?:\.[0-9]+)?)(m|[kMGTPE]|[KMGTPE]i)?")
-_NODE = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 UNUSED = (
     Unused("--class --node --output --image --size --results-class --cpu --memory --namespace --without-rights --fetch",
            when("look"), "is for a Job to be written, and --look reads one", "Leave one of them out."),
@@ -65,7 +64,7 @@ def k8s(
 
     Nothing is sent to a cluster: kubectl does that.
     """
-    from storagelab.kubernetes.job import JobOptions, documents, manifests, object_name, on_claims, reader
+    from storagelab.kubernetes.job import OBJECT_NAME, JobOptions, documents, manifests, object_name, on_claims, reader
     from storagelab.report import writing
     from storagelab.run.estimate import estimate
     from storagelab.spec import reading
@@ -82,7 +81,7 @@ def k8s(
         if not _QUANTITY.fullmatch(text):
             raise SpecError(f"{text!r} is no quantity of Kubernetes", key=key, hint="Such as 20Gi, or 4 for CPUs.")
     for node in nodes:
-        if not _NODE.fullmatch(node) or nodes.count(node) > 1:
+        if not OBJECT_NAME.fullmatch(node) or nodes.count(node) > 1:
             raise SpecError(f"{node!r} can't be a node, or is named twice", key="--node", hint="kubectl get nodes")
     experiment = reading.load(spec_file)
     name = experiment.name

@@ -14,7 +14,6 @@ from storagelab.errors import SpecError
 from storagelab.verbs import Given, Unused, Verb, when
 
 app = Verb("Read", 1)
-CAPTURE_FILE = "report.html"
 
 
 def _of_capture(*formats: str) -> Callable[[Given], bool]:
@@ -111,8 +110,8 @@ def _write_capture(path: Path, format_: str, output: Path | None) -> None:
     elif output is not None:
         writing.deliver(capture_page(captured, name), output)
     else:
-        writing.write(path / CAPTURE_FILE, capture_page(captured, name), within=path)
-        writing.tell(path / CAPTURE_FILE)
+        writing.write(path / writing.REPORT_FILE, capture_page(captured, name), within=path)
+        writing.tell(path / writing.REPORT_FILE)
 
 
 def _limit(text: str) -> float | None:

@@ -18,11 +18,11 @@ from storagelab.errors import PreflightError, RunFailed
 from storagelab.machine import disks
 from storagelab.machine.disks import HERE, Kernel, node_of, read_text
 from storagelab.model.values import Frozen
+from storagelab.spec.rules import STABLE_NAMES
 from storagelab.volumes.programs import said
 from storagelab.words.numbers import bytes_
 
 PROGRAMS = {"wipefs": "util-linux", "blkdiscard": "util-linux"}
-STABLE_NAMES = "/dev/disk/by-id/"
 UNKNOWN_DATA = "data of an unknown kind"
 _OF_THE_SYSTEM = frozenset({"/", "/boot", "/boot/efi", "/usr", "/var", "/home"})
 _NO_DRIVES = re.compile(r"(loop|ram|zram|dm-|md)\d+")

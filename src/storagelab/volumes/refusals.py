@@ -9,7 +9,8 @@ from typing import NamedTuple
 from storagelab import errors
 from storagelab.errors import PreflightError
 from storagelab.model.volume import VolumeConfig
-from storagelab.volumes.drives import STABLE_NAMES, UNKNOWN_DATA, Drive, Formats, listed
+from storagelab.spec.rules import STABLE_NAMES
+from storagelab.volumes.drives import UNKNOWN_DATA, Drive, Formats, listed
 from storagelab.words.numbers import bytes_
 
 _UNEQUAL = 0.01
