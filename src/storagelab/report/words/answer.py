@@ -60,7 +60,7 @@ def opening(findings: Findings, found: Answer | None = None) -> Document:
         question=findings.question,
         head=(*_so_far(findings, found), *_lines(findings, "use"), *host_line(findings)),
         based=_basis(findings, found),
-        why=(*_lines(findings, "why"), *_why(findings, found, STEPS)),
+        why=(*_lines(findings, "why"), *_largest_effect(findings), *_why(findings, found, STEPS)),
         doubt=_doubt(findings, found),
         next=f"Next: {next_text(findings, found.next)}." if found.next is not None else "",
     )
@@ -284,6 +284,15 @@ def _none(findings: Findings, found: Answer) -> Iterator[str]:
 
 
 # --- why --------------------------------------------------------------------------------------------------------------
+
+
+def _largest_effect(findings: Findings) -> Iterator[str]:
+    """What matters most: the largest effect of what may be chosen, unless the ladder of two layouts already says it."""
+    choosable = {factor.name for factor in findings.layout_factors}
+    told = [one for one in findings.effects if one.factor in choosable] if len(findings.cells) > 2 else []
+    effects = compared.of_choices(findings, told, at=False)
+    if compared.largest(effects) is not None:
+        yield compared.largest_text(findings, effects)
 
 
 def _why(findings: Findings, found: Answer, most: int | None) -> Iterator[str]:
