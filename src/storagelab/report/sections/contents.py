@@ -168,7 +168,8 @@ def _best_levels(findings: Findings) -> Iterator[Table]:
 
 
 def _effects_at_levels(findings: Findings) -> Iterator[Table]:
-    at = compared.of_choices(findings, findings.effects, at=True)
+    drawn = compared.of_choices(findings, findings.effects, at=False)  # an effect that reverses, at each level
+    at = [one for one in compared.of_choices(findings, findings.effects, at=True) if one not in drawn]
     if at:
         rest = f", the first {MAX_EFFECT_ROWS} of {numbers.count(len(at))}" if len(at) > MAX_EFFECT_ROWS else ""
         caption = f"Each level against the first, at single levels of the other factors ({findings.provenance}){rest}"
