@@ -137,8 +137,6 @@ def test_each_pair_of_cells_that_differ_in_a_factor_is_judged(stored):
     code, out, _ = stored("compare", "before", "--by", "data_files", "--json")
     assert code == 0
     assert [(one["before"], one["after"]) for one in json.loads(out)["pairs"]] == [("c01", "c02")]
-    _, out, _ = stored("compare", "before", "--by", "data_files", "--format", "md")
-    assert re.search(r"Of 1 pair by data files, 1 \S.*: \S.*\. Shown in full: the pair with the largest ratio\.", out)
     code, out, _ = stored("compare", "before", "--by", "layout.data_files", "--fail-if-slower", "0.1%")
     assert (code, "Gate: " in out) in ((3, True), (1, True))
     code, _, err = stored("compare", "before", "--by", "spec")

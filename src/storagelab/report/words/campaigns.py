@@ -314,7 +314,7 @@ def with_pairs(of: Document, findings: Findings, pairs: Sequence[Pair], factor: 
     counts = listed([f"{number} {mark}" for mark, number in Counter(map(_pair_mark, pairs)).items()])
     ratios = [one.ratio.value for one in pairs if one.ratio is not None]
     ends = " to ".join(dict.fromkeys(map(numbers.change, (min(ratios), max(ratios))))) if ratios else "no ratio known"
-    of_all = f"Of {numbers.plural(len(pairs), 'pair')} by {factor_text(factor)}, {counts}: {ends}."
+    of_all = f"Of {len(pairs)} pairs by {factor_text(factor)}, {counts}: {ends}."
     return of.opened_by(f"{of_all} Shown in full: the pair with the largest ratio.")
 
 
