@@ -1,9 +1,14 @@
 """The wording of comparisons: time per row where cells do different work, and no comparison between blocks."""
 
 import pytest
+from builders import make_campaign
 from fabricated_findings import FILES, LOG, make_findings
 
+from storagelab.findings.analysis import analyse
+from storagelab.findings.campaigns import Pair
 from storagelab.findings.model import Estimate, Findings
+from storagelab.report.document import Document
+from storagelab.report.words.campaigns import with_pairs
 from storagelab.report.words.ladder import ratio_of, verdict_of
 from storagelab.report.words.sentences import sentences
 
@@ -39,3 +44,12 @@ def test_between_blocks_no_verdict_is_given_and_the_evidence_says_so(verdict):
     findings = two_blocks(verdict)
     assert any("mean of its block, and between blocks no verdict is given" in line for line in sentences(findings))
     assert [verdict_of(findings, cell_id).text for cell_id in ("c2", "c4")] == ["best of block", "best of block"]
+
+
+def test_the_report_on_pairs_begins_with_their_verdicts_and_the_ends_of_their_changes():
+    findings = analyse(*make_campaign({FILES: [1, 2, 4]}, 3))
+    first, *others = (cell.cell_id for cell in findings.cells)
+    ratios = [Estimate(value=0.8, low=0.7, high=0.9), Estimate(value=1.3, low=1.2, high=1.4)]
+    pairs = [Pair(first, other, ratio, ratio.value, None) for other, ratio in zip(others, ratios, strict=True)]
+    said = with_pairs(Document("", "simulated", []), findings, pairs, FILES).head[0]
+    assert said.startswith("Of 2 pairs by data files, 1 faster and 1 slower: 20 % less time to 30 % more time.")

@@ -239,6 +239,14 @@ def test_a_prediction_without_intervals_has_a_ladder_of_hollow_marks_each_at_its
     assert [(ladder.ratio_text(one), one.is_hollow) for one in ladder.rungs] == [(f"{n}.00", True) for n in (1, 2, 4)]
 
 
+def test_a_ladder_names_its_intervals_if_all_are_of_one_kind():
+    first = Speed(("a",), Estimate(value=1.0), "")
+    kinds = [first._replace(times=Estimate(value=0.5, low=0.4, high=0.6, confidence=0.9))]
+    kinds += [first._replace(times=Estimate(value=0.5, low=0.4, high=0.6), predicted=False)]
+    said = [ladder_of_speeds([first, *rows], "")[0].interval for rows in (kinds[:1], kinds[1:], kinds)]
+    assert said == ["90 % interval", "joint 95 % CI", "interval"]
+
+
 def test_each_prediction_has_a_page_of_its_own(predicted, tmp_path, home, typed):
     predicted(LIMITS)
     for name in ("volumes", "others"):

@@ -78,6 +78,14 @@ def test_beside_simulated_runs_nothing_waits_where_a_cpu_is_free_and_their_end_g
             assert made.is_made != given_up
 
 
+@pytest.mark.parametrize("cost_s", [0.0, 1e9])
+def test_before_the_first_run_there_is_a_page_if_the_runs_take_long_enough(page, monkeypatch, cost_s):
+    monkeypatch.setattr(so_far, "_EMPTY_COST_S", cost_s)
+    with page(MEASURED) as made:
+        made.first()
+        assert made.is_made == (not cost_s)
+
+
 @pytest.mark.parametrize(("plan", "cpus"), [(SIMULATED, 1), (MEASURED, 64)])
 def test_where_a_page_would_take_from_the_runs_they_wait_but_for_no_more_than_its_share(page, monkeypatch, plan, cpus):
     monkeypatch.setattr(host, "usable_cpus", lambda *_: cpus)

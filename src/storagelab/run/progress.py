@@ -181,14 +181,19 @@ class RunProgress:
         speed = f", {significant(len(self._stored_at) / passed_s, 2)} runs/s" if passed_s > 0 else ""
         return f"{self._most}{self.workers()} workers{speed}, {self._eta}"
 
-    def _estimated(self) -> str:
-        """Runs of one block are made one after the other, however many processes there are."""
+    def left_s(self) -> float:
+        """The estimated time of the remaining runs. Runs of one block are made one after the other, however many
+        processes there are.
+        """
         at_once = self.at_once if self.workers is None else max(1, self.workers())
         seconds_of = learned(self.plan, self._finished)
         left_s = defaultdict[int, float](float)
         for which, planned in self._left.items():
             left_s[planned.block] += (1.0 - self._shares.get(which, 0.0)) * seconds_of(planned)
-        left = f"{duration(max(sum(left_s.values()) / at_once, *left_s.values(), 0.0))} left"
+        return max(sum(left_s.values()) / at_once, *left_s.values(), 0.0)
+
+    def _estimated(self) -> str:
+        left = f"{duration(self.left_s())} left"
         return left if self._finished else f"{left}, a guess"
 
 

@@ -15,12 +15,10 @@ continues.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from storagelab.model.values import Estimate
-from storagelab.stats.contrast import KNOWN, Difference, compare_with_best
+from storagelab.stats.contrast import KNOWN, Difference, Family, compare_with_best, ratios, with_best
 from storagelab.stats.fit import Fit
 from storagelab.stats.intervals import ALPHA
 
@@ -66,6 +64,7 @@ class Standing:
     `racing` has the cells still in the race, the cell in front first, and `differences` has the difference between each
     of these and the first, at the last look. `silent` cells left because none of their runs succeeded. `cleared` has,
     for each cell that was ever in front, the cells that are not faster than it by more than the race's margin.
+    `looked`: the fit, the family and the error of the last look.
     """
 
     racing: tuple[int, ...]
@@ -74,6 +73,7 @@ class Standing:
     silent: tuple[int, ...] = ()
     differences: Mapping[int, Difference] = field(default_factory=dict)
     cleared: Mapping[int, frozenset[int]] = field(default_factory=dict)
+    looked: tuple[Fit, Family, float] | None = field(default=None, compare=False, repr=False)
 
     @property
     def running(self) -> tuple[int, ...]:
@@ -85,16 +85,17 @@ class Standing:
 
     def at_most_slower(self, cell: int) -> float | None:
         """The upper bound of the time of a cell that is still in the race over the truly fastest one's, if the last
-        look gives a bound: the intervals of all ratios to the first cell hold together.
+        look gives a bound: the intervals of the ratios of all pairs hold together (Tukey).
         """
-        same = Estimate(value=1.0, low=1.0, high=1.0)
-        ratios = {one: self.differences[one].ratio if one in self.differences else same for one in self.racing}
-        lows = [one.low for other, one in ratios.items() if other != cell and one.low]
-        if len(self.differences) < len(self.racing) - 1 or len(lows) < len(self.racing) - 1:
+        others = [one for one in self.racing if one != cell]
+        if not others:
+            return 1.0
+        if self.looked is None:
             return None
-        high = ratios[cell].high
-        most = max([1.0, *(high / low for low in lows)]) if high else math.inf
-        return most if most <= KNOWN else None
+        fit, family, error = self.looked
+        lows = [one.ratio.low for one in ratios(fit, others, cell, family, error).values() if one.ratio.low]
+        most = max([1.0, *(1 / low for low in lows)])
+        return most if len(lows) == len(others) and most <= KNOWN else None
 
 
 def look(standing: Standing, fit: Fit, rounds: int, planned: int, families: int = 1, within: float = 0.0) -> Standing:
@@ -120,6 +121,7 @@ def look(standing: Standing, fit: Fit, rounds: int, planned: int, families: int 
         racing=(first, *(cell for cell in racing if cell not in (first, *slower))),
         left=(*now.left, *(Left(cell, rounds, first, one) for cell, one in slower.items())),
         differences=staying,
+        looked=(fit, with_best(fit, int((fit.runs[list(everybody)] > 0).sum()), families), error),
         cleared={**now.cleared, first: now.cleared.get(first, frozenset()) | _not_faster(staying, within)},
     )
 

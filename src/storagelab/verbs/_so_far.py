@@ -1,4 +1,5 @@
-"""The page of a campaign that is still running. Another process renews it, at most once a minute.
+"""The page of a campaign that is still running. Another process makes it before the first run, and renews it at most
+once a minute. Until then, only its text on the campaign is renewed.
 
 That process works beside the runs only if it can neither change a figure nor slow a run: the runs are simulated, so
 their results do not depend on this machine, and a CPU is free. It has the lowest priority of all. Beside a measured run
@@ -28,12 +29,12 @@ from storagelab.words import numbers
 PROGRAM = [sys.executable, "-P", "-m", __name__]
 EVERY_S = 60.0
 LARGEST_SHARE = 0.02
-_FIRST_COST_S = 5.0
-"""The assumed time to make the first page. The next page is made once this time is a small fraction (`LARGEST_SHARE`)
-of the time that has passed."""
+_EMPTY_COST_S, _FIRST_COST_S = 1.5, 5.0
+"""The assumed times to make a page without runs, and the first page with runs. A page is made if this time is a small
+fraction (`LARGEST_SHARE`) of the time that runs will take, or have taken."""
 _LONGEST_S = 300.0
 """If runs wait for a page for longer than this, storagelab stops making the page."""
-_AT_STOP_S = 10.0
+_AT_STOP_S = 20.0
 """The longest time for which an interrupted campaign keeps the prompt waiting for a page."""
 _SAID = re.compile(r'(?<=id="so-far" data-reload-s=")\d+">[^<]*(?=This page shows )')
 """In the page: the seconds until it reloads itself, and the text on the campaign, which precedes that on its runs."""
@@ -42,10 +43,11 @@ _SAID = re.compile(r'(?<=id="so-far" data-reload-s=")\d+">[^<]*(?=This page show
 @contextlib.contextmanager
 def kept(folder: Path, progress: RunProgress, before: int) -> Iterator[None]:
     """Keeps the page up to date while runs are made. If there is a page of earlier runs, it says at once that the runs
-    continue; if runs stop before the last one, the page says so, too.
+    continue; otherwise there is one at once, without runs. If runs stop before the last one, the page says so, too.
     """
     page = SoFar(folder, progress, before)
     page.says(f"Running: {progress.time_left()}.", EVERY_S)
+    page.first()
     progress.renew_page = page.renew
     try:
         yield
@@ -64,10 +66,17 @@ class SoFar:
         self._folder, self._progress, self._before = folder, progress, before
         self._page = folder / "report.html"
         self._simulated = all(cell.config.simulated for cell in progress.plan.cells)
-        self._began = self._started = time.monotonic()
+        self._began = self._started = self._told = time.monotonic()
         self._cost_s, self._waited_s = _FIRST_COST_S, 0.0
         self._process: subprocess.Popen[bytes] | None = None
         self.is_made = self._told_late = False
+
+    def first(self) -> None:
+        """Makes the page before the first run, if there is no page and the runs take long."""
+        if not self._page.exists() and LARGEST_SHARE * self._progress.left_s() >= _EMPTY_COST_S:
+            self._make(f"Running: {self._progress.time_left()}.", _AT_STOP_S)
+            self._cost_s = _FIRST_COST_S
+            self._progress.say(f"the page so far, which is renewed: {self._page}")
 
     def renew(self) -> None:
         """Called when a run has been stored and the next one has not begun."""
@@ -76,16 +85,27 @@ class SoFar:
             self.end(1)
         if now < self._started + EVERY_S or not self._progress.waiting:
             return
-        beside = self._simulated and self._progress.at_once < host.usable_cpus()
-        early_s = 0.0 if beside else (self._waited_s + self._cost_s) / LARGEST_SHARE - (now - self._began)
-        if self._process is not None or early_s > 0:
-            self._late("is still being made" if self._process is not None else f"comes in {numbers.duration(early_s)}")
-            return
         progress = self._progress
         at = f"Running now: {progress.waiting}" if progress.at_once == 1 else f"{progress.at_once} at a time"
-        self._start(f"Running: {progress.time_left()}. {at}.", *(["beside"] if beside else []))
-        if not beside:
-            self.end(_LONGEST_S)
+        text = f"Running: {progress.time_left()}. {at}."
+        early_s = 0.0 if self._is_beside else (self._waited_s + self._cost_s) / LARGEST_SHARE - (now - self._began)
+        if self._process is None and early_s <= 0:
+            self._make(text, _LONGEST_S)
+            return
+        self._late("is still being made" if self._process is not None else f"comes in {numbers.duration(early_s)}")
+        if now >= self._told + EVERY_S:
+            self._told = now
+            self.says(text, EVERY_S)
+
+    @property
+    def _is_beside(self) -> bool:
+        return self._simulated and self._progress.at_once < host.usable_cpus()
+
+    def _make(self, text: str, within_s: float) -> None:
+        """Makes the page beside the runs; if it would take from them, they wait for it, for at most `within_s`."""
+        self._start(text, *(["beside"] if self._is_beside else []))
+        if not self._is_beside:
+            self.end(within_s)
             self._waited_s += self._cost_s
 
     def _late(self, when: str) -> None:
@@ -97,11 +117,11 @@ class SoFar:
         self._told_late = True
 
     def stopped(self) -> None:
-        """Says in the page, in the log and on the terminal that the runs stopped. If there is no page, makes one,
-        unless the prompt would have to wait too long for it.
+        """Says in the page, in the log and on the terminal that the runs stopped. If there is no page of runs, makes
+        one, unless the prompt would have to wait too long for it.
         """
         progress, stored = self._progress, self._before + self._progress.done
-        if is_new := bool(stored) and not self._page.exists():
+        if is_new := bool(stored) and self._is_empty():
             self._start("Stopped.")
             self.end(_AT_STOP_S)
         verb = f"storagelab report {self._folder} makes the report of what is stored"
@@ -109,6 +129,12 @@ class SoFar:
         self.says(f"{of}. Run the spec again to continue; {verb}.", 0)
         if stored:
             progress.say(f"report: {self._page}" if is_new and self.is_made else verb)
+
+    def _is_empty(self) -> bool:
+        """Whether there is no page, or one without runs."""
+        with contextlib.suppress(OSError):
+            return "This page shows 0 of " in self._page.read_text("utf-8")
+        return True
 
     def says(self, text: str, reload_s: float) -> None:
         """Replaces the text on the campaign in the page, if there is a page and the campaign is unfinished."""

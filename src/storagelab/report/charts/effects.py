@@ -16,7 +16,7 @@ from storagelab.report.drawing.arrange import MAX_PANELS, Arrangement, arrange
 from storagelab.report.drawing.chart import ENDS, Chart, Figure, Row, scaled, table_of
 from storagelab.report.drawing.vega import NARROW, Sheet, Spec, figure, finished
 from storagelab.report.words import compared
-from storagelab.report.words.compared import at_levels, effect_change, moves_throughput, told
+from storagelab.report.words.compared import effect_change, largest_text, of_choices
 from storagelab.words import numbers
 from storagelab.words.names import factor_text, level_alone, level_text, phrase, value_text
 
@@ -39,29 +39,6 @@ def judged(effect: Effect, faster: str = FASTER, slower: str = SLOWER) -> str:
     if not effect.distinguishable:
         return UNDECIDED if effect.tested else UNTESTED
     return faster if effect.ratio.value < 1 else slower
-
-
-def largest(findings: Findings, effects: Iterable[Effect]) -> str:
-    """A sentence on the largest effect that can be told apart from chance, or on why there is none."""
-    tested = [effect for effect in effects if effect.tested]
-    differ = [effect for effect in tested if effect.distinguishable]
-    if not differ:
-        return "No level can be told apart from the first." if tested else "None is tested."
-    most = max(differ, key=lambda effect: abs(math.log(effect.ratio.value)))
-    at = f" with {level_text(most.at)}" if most.at else ""
-    return (
-        f"The largest effect: {level_alone(most.factor, most.level)} took {effect_change(findings, most)} against "
-        f"{phrase(most.factor, [most.baseline])}{at}."
-    )
-
-
-def of_choices(findings: Findings, effects: Iterable[Effect], *, at: bool) -> list[Effect]:
-    """Effects without the effects of conditions on rates. `at` asks for effects at levels of other factors; so does an
-    effect that reverses there, as a mean of opposites says nothing.
-    """
-    found = (one for one in told(findings, effects, at=at) if not moves_throughput(findings, one))
-    each = (told(findings, at_levels(findings, one), at=True) if one.reverses else [one] for one in found)
-    return [one for parts in each for one in parts]
 
 
 def _rows(findings: Findings, _runs: Sequence[Run]) -> Figure:
@@ -106,7 +83,7 @@ def effect_table(effects: Iterable[Effect]) -> Table:
 
 _EFFECTS = Chart(
     "effects", "effects", "What each factor does", _rows, _draw,
-    finding=lambda _data, findings: largest(findings, of_choices(findings, findings.effects, at=False)),
+    finding=lambda _data, findings: largest_text(findings, of_choices(findings, findings.effects, at=False)),
     marks=lambda data, _findings: (
         "Each level against the first of its factor, all else the same. Points left of the dashed line are faster; an "
         "interval that crosses it leaves the direction open. "
@@ -170,7 +147,7 @@ def _marks(data: Figure, _findings: Findings) -> str:
 _SPEED_UPS = Chart(
     "speed-ups", "effects", "Speed-up of each level against the first", _speed_ups,
     draw=partial(layers.ratios, title="times as fast"), place=1,
-    finding=lambda _data, findings: largest(findings, of_choices(findings, findings.speed_ups, at=True)),
+    finding=lambda _data, findings: largest_text(findings, of_choices(findings, findings.speed_ups, at=True)),
     marks=_marks,
     table=lambda data, _findings: table_of(data, {
         "what": Heading("comparison", "prose"), "mean": Heading("times as fast"), **ENDS,

@@ -121,10 +121,9 @@ def _draw(other: _Other, data: Figure, sheet: Sheet) -> Spec:
         *layers.intervals("!datum.edge", "y", faint | {"opacity": 0.3}, place),
         layers.only("datum.edge", step, {"x": x, "y": y}),
         *layers.intervals("datum.edge", "y", {}, place | colour),
+        *layers.means("!datum.edge && !datum.pick", layers.DOT | faint | {"size": 40}, place),
         *layers.means("datum.pick && datum.edge", layers.STARRED, place | colour),
         *layers.means("datum.pick && !datum.edge", layers.STARRED | {"color": palette.INK}, place),
-        # Above the star, as another layout may stand at its place.
-        *layers.means("!datum.edge && !datum.pick", layers.DOT | faint | {"size": 40}, place),
         *layers.means("datum.edge && !datum.pick", layers.DOT | {"size": 80}, place | told),
     ]
     return finished(sheet, drawn, layers.cut(data.rows), data.starred(data.panels), apart="y" if axis.apart else "")

@@ -12,7 +12,7 @@ from storagelab.findings.model import Caution, Findings
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, Plan
 from storagelab.report.charts import page_charts
-from storagelab.report.charts.effects import effect_table, of_choices
+from storagelab.report.charts.effects import effect_table
 from storagelab.report.document import (
     MOST,
     Document,
@@ -128,7 +128,7 @@ def _not_drawn(findings: Findings) -> Iterator[str]:
 
 
 def _drawn_factors(findings: Findings) -> str:
-    drawn = {one.factor for one in of_choices(findings, findings.effects, at=False)}
+    drawn = {one.factor for one in compared.of_choices(findings, findings.effects, at=False)}
     names = [factor_text(factor.name) for factor in findings.factors if factor.name in drawn]
     return f"{listed_and(names)}: each level against the first" if names else "the best levels"
 
@@ -168,7 +168,8 @@ def _best_levels(findings: Findings) -> Iterator[Table]:
 
 
 def _effects_at_levels(findings: Findings) -> Iterator[Table]:
-    at = of_choices(findings, findings.effects, at=True)
+    drawn = compared.of_choices(findings, findings.effects, at=False)  # an effect that reverses, at each level
+    at = [one for one in compared.of_choices(findings, findings.effects, at=True) if one not in drawn]
     if at:
         rest = f", the first {MAX_EFFECT_ROWS} of {numbers.count(len(at))}" if len(at) > MAX_EFFECT_ROWS else ""
         caption = f"Each level against the first, at single levels of the other factors ({findings.provenance}){rest}"

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from storagelab.findings.answer import answer as answer_of
 from storagelab.findings.answer import layout_of
-from storagelab.findings.answer_kinds import Answer, Cause, Choice, Limit, Next
+from storagelab.findings.answer_kinds import Answer, Cause, Choice, Limit, Next, Pick
 from storagelab.findings.kinds import kinds
 from storagelab.findings.kinds.ceiling import Ceiling
 from storagelab.findings.kinds.race import RaceSummary
@@ -60,7 +60,7 @@ def opening(findings: Findings, found: Answer | None = None) -> Document:
         question=findings.question,
         head=(*_so_far(findings, found), *_lines(findings, "use"), *host_line(findings)),
         based=_basis(findings, found),
-        why=(*_lines(findings, "why"), *_why(findings, found, STEPS)),
+        why=(*_lines(findings, "why"), *_largest_effect(findings), *_why(findings, found, STEPS)),
         doubt=_doubt(findings, found),
         next=f"Next: {next_text(findings, found.next)}." if found.next is not None else "",
     )
@@ -239,12 +239,21 @@ def _default(findings: Findings, choice: Choice) -> str:
     costs = "" if price is None else f"{numbers.price(price)} a month"
     if choice.verdict == "winner" or len(choice.meant) <= max(1, len(choice.loads)):
         return costs and f" It costs {costs}."
-    reason = ", then ".join(_REASONS.get(one, one.replace("-", " ")) for one in pick.decided_by)
-    if pick.decided_by and pick.decided_by != ("fastest",):
-        within = "" if pick.within is None else f"of those within {percent(pick.within)} of the fastest: "
-        reason = within and f"{within}{reason}"
     default = ", ".join(filter(None, (short_text(pick.levels, labels_of(findings.factors)), costs)))
-    return f" Default: {default}{reason and f' ({reason})'}."
+    return f" Default: {default} ({_reason(findings, choice, pick)})."
+
+
+def _reason(findings: Findings, choice: Choice, pick: Pick) -> str:
+    """Why this one of several layouts is the default."""
+    reasons = [_REASONS.get(one, one.replace("-", " ")) for one in pick.decided_by]
+    if pick.decided_by == ("fastest",):
+        return reasons[0]
+    if pick.within is not None:
+        near = f"of those within {percent(pick.within)} of the fastest"
+        return f"{near}: {', then '.join(reasons or [_REASONS['baseline']])}"
+    load = f"least behind the fastest under any {compared.load_noun(findings)}"
+    nearest = _REASONS["fastest"] if len(choice.loads) < 2 else load
+    return ", then ".join(["no surely slower level", nearest, *reasons])
 
 
 def loads_text(findings: Findings, choice: Choice) -> str:
@@ -284,6 +293,15 @@ def _none(findings: Findings, found: Answer) -> Iterator[str]:
 
 
 # --- why --------------------------------------------------------------------------------------------------------------
+
+
+def _largest_effect(findings: Findings) -> Iterator[str]:
+    """What matters most: the largest effect of what may be chosen, unless the ladder of two layouts already says it."""
+    choosable = {factor.name for factor in findings.layout_factors}
+    told = [one for one in findings.effects if one.factor in choosable] if len(findings.cells) > 2 else []
+    effects = compared.of_choices(findings, told, at=False)
+    if compared.largest(effects) is not None:
+        yield compared.largest_text(findings, effects)
 
 
 def _why(findings: Findings, found: Answer, most: int | None) -> Iterator[str]:

@@ -4,6 +4,7 @@ their latency. Pure.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from storagelab.findings.kinds.race import RaceSummary
@@ -11,7 +12,7 @@ from storagelab.findings.model import CellSummary, Compared, Dependence, Effect,
 from storagelab.findings.times import judged_by
 from storagelab.spec.factors import is_load
 from storagelab.words import numbers
-from storagelab.words.names import level_text
+from storagelab.words.names import level_alone, level_text, phrase
 
 _AT: Mapping[Compared, str] = {
     "latency-mean": " on average", "latency-p50": " at the median", "latency-p95": " at the 95th percentile",
@@ -190,3 +191,28 @@ def effect_change(findings: Findings, effect: Effect) -> str:
     apart = "parts of checkpoint cycles" if in_parts_of_cycles(findings) else _APART[findings.order]
     why = apart if effect.across_blocks else "too few runs"
     return f"{numbers.change(effect.ratio.value, per=per(findings))} (not tested: {why})"
+
+
+def of_choices(findings: Findings, effects: Iterable[Effect], *, at: bool) -> list[Effect]:
+    """Effects without the effects of conditions on rates. `at` asks for effects at levels of other factors; so does an
+    effect that reverses there, as a mean of opposites says nothing.
+    """
+    found = (one for one in told(findings, effects, at=at) if not moves_throughput(findings, one))
+    each = (told(findings, at_levels(findings, one), at=True) if one.reverses else [one] for one in found)
+    return [one for parts in each for one in parts]
+
+
+def largest(effects: Iterable[Effect]) -> Effect | None:
+    """The largest effect that can be told apart from chance."""
+    differ = [effect for effect in effects if effect.distinguishable]
+    return max(differ, key=lambda effect: abs(math.log(effect.ratio.value)), default=None)
+
+
+def largest_text(findings: Findings, effects: Sequence[Effect]) -> str:
+    """A sentence on the largest effect, or on why there is none."""
+    if (most := largest(effects)) is None:
+        tested = any(effect.tested for effect in effects)
+        return "No level can be told apart from the first." if tested else "None is tested."
+    at = f" with {level_text(most.at)}" if most.at else ""
+    level, baseline = level_alone(most.factor, most.level), phrase(most.factor, [most.baseline])
+    return f"The largest effect: {level} took {effect_change(findings, most)} against {baseline}{at}."

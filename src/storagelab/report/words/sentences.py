@@ -62,6 +62,7 @@ def sentences(findings: Findings, found: Answer | None = None) -> list[str]:
         *_not_compared(findings),
         *_on_what_is_compared(findings),
         *(_on_loads(findings) if findings.loads else _on_the_best(findings)),
+        *_on_two(findings),
         *_on_adjusted_means(findings),
         *_on_latency(findings),
         *found_sentences(findings, "use"),
@@ -122,6 +123,17 @@ def _on_loads(findings: Findings) -> list[str]:
     layouts, load = noun(findings.layout_factors, 2).capitalize(), compared.load_noun(findings)
     costs = f"the effects of factors say what a {load} costs"
     return [f"{layouts} are compared with the fastest under the same {load}; {costs}."]
+
+
+def _on_two(findings: Findings) -> Iterator[str]:
+    """The verdict on the slower of two layouts against the other."""
+    for row in findings.comparisons if len(findings.cells) == 2 else ():
+        slower, best = (findings.cell(cell_id).name for cell_id in (row.cell_id, row.best_cell_id))
+        change = change_text(findings, row.ratio)
+        if row.distinguishable:
+            yield f"{capital(slower)} took {change} against {best}."
+        elif row.tested:
+            yield f"{capital(slower)} and {best} can't be told apart: {change}."
 
 
 def _on_the_best(findings: Findings) -> list[str]:

@@ -384,7 +384,7 @@
     const made = cellRows(visible);
     view.signal("pinned", [...state.pins]);
     place("explore-pinned").textContent = PINS.filter((_, at) => visible[state.pins[at]]).map((pin) => `${pin}: ${pinned()[PINS.indexOf(pin)].name}.`).join(" ");
-    if (isNew("all", [visible, choices, window.innerWidth])) {
+    if (made.length && isNew("all", [visible, choices, window.innerWidth])) {
       const width = panelWidth(choices[2], made);
       view.signal("child_width", width).signal("upright", isUpright(choices[0], width)).data("cells", made).resize();
     }
@@ -425,7 +425,7 @@
       views.all.finalize();
     }
     if (state.scale === "own") spec.resolve = { scale: { y: "independent" } };
-    if (state.scale === "log") for (const layer of spec.spec.layer) if (layer.encoding.y.scale) Object.assign(layer.encoding.y.scale, { type: "log", nice: false });
+    if (state.scale === "log") for (const layer of spec.spec.layer) if (layer.encoding.y.scale) layer.encoding.y.scale = { type: "log", nice: false };
     spec.params[PLOT_CHOICES.length].value = [...state.pins];
     spec.spec.width = panelWidth(spec.params[2].value, cellRows(data.cells.map(shown)));
     spec.params[PLOT_CHOICES.length + 1].value = isUpright(spec.params[0].value, spec.spec.width);
@@ -462,8 +462,9 @@
       place(`figure-${figure}`).setAttribute("role", "img");
       return view;
     };
-    await embedAll(drawn);
-    // A chart that no pair of cells could fill is not drawn: its axes would be endless.
+    // A chart without any row is not drawn, nor is one that no pair of cells could fill: its axes would be endless.
+    if (data.cells.some((cell) => cell.mean !== undefined)) await embedAll(drawn);
+    else place("figure-all-cells").parentElement.classList.add("empty");
     if (data.waited.some((of) => of.length)) views.waits = await drawn("pair-waits", data.plots.waits, waitRows());
     await series.draw();
     if (series.any()) views.series = await drawn("pair-series", data.plots.series, series.rows());

@@ -71,15 +71,70 @@
 
   // Paper has the answer, every cell, each chart once, the waits of the fastest cell and of the last one, and how it was
   // measured. Its style shows closed parts.
+  const TALL_PX = 620, SHEET_PX = (271 / 25.4) * 96, SMALLEST = 0.7; // of a chart's size
+  const moved = [];
   window.addEventListener("beforeprint", () => {
     parts.forEach(fill);
-    document.querySelectorAll(".chart").forEach((chart) => {
-      const [wide, narrow] = ["wide", "narrow"].map((form) => chart.querySelector(`svg.${form}, .${form} svg`)?.getAttribute("viewBox").split(" ").map(Number));
-      chart.classList.toggle("half", Boolean(wide && narrow) && narrow[3] < Math.min(620, 1.5 * wide[3])); // two in a row
-    });
     if (chooser) shown.replaceChildren(...[api.cells[0], api.cells[api.cells.length - 1]].flatMap((cell) => cellParts(cell, `paper-${cell[0]}`)));
+    const boxOf = (chart, form) => chart.querySelector(`svg.${form}, .${form} svg`)?.getAttribute("viewBox").split(" ").map(Number);
+    document.querySelectorAll(".body:has(> .chart)").forEach((body) => {
+      // The tallest come last, so that tables and lower charts fill the sheet before.
+      const children = [...body.children];
+      body.append(...children.filter((one) => boxOf(one, "wide")?.[3] > TALL_PX));
+      moved.push(() => body.append(...children));
+    });
+    const isLow = (chart) => {
+      const [wide, narrow] = ["wide", "narrow"].map((form) => boxOf(chart, form));
+      return Boolean(wide && narrow) && narrow[3] < Math.min(TALL_PX, 1.5 * wide[3]);
+    };
+    const charts = [...document.querySelectorAll(".chart")];
+    charts.forEach((chart) => chart.classList.remove("half"));
+    charts.forEach((chart) => { // two in a row; one alone is lower in its wide form
+      const next = chart.nextElementSibling;
+      if (!chart.matches(".half") && next?.matches(".chart") && isLow(chart) && isLow(next)) [chart, next].forEach((one) => one.classList.add("half"));
+    });
+    asOnPaper(() => fitSheets(charts.filter((chart) => chart.checkVisibility())));
   });
-  window.addEventListener("afterprint", () => { if (chooser) put(api.cells.find(([anchor]) => anchor === list.value)); });
+  window.addEventListener("afterprint", () => {
+    moved.splice(0).forEach((back) => back());
+    if (chooser) put(api.cells.find(([anchor]) => anchor === list.value));
+  });
+
+  // What a function measures and sets while the page has the style and the width of paper.
+  function asOnPaper(run) {
+    const rules = [...document.styleSheets].flatMap((sheet) => [...sheet.cssRules]).filter((rule) => rule.media);
+    const before = rules.map((rule) => rule.media.mediaText);
+    rules.forEach(({ media }) => { media.mediaText = media.mediaText.includes("print") ? "all" : "not all"; });
+    document.body.style.width = "186mm";
+    run();
+    document.body.style.width = "";
+    rules.forEach((rule, at) => { rule.media.mediaText = before[at]; });
+  }
+
+  // A chart that is a little too high for the rest of its sheet becomes smaller.
+  function fitSheets(charts) {
+    const start = byId("answer").getBoundingClientRect().bottom;
+    const drawings = (chart) => [...chart.querySelectorAll("svg")];
+    charts.forEach((chart) => drawings(chart).forEach((svg) => { svg.style.maxHeight = ""; }));
+    let before = {};
+    const places = charts.map((chart) => {
+      const { top: row, bottom } = chart.getBoundingClientRect();
+      const high = Math.max(...drawings(chart).map((svg) => svg.getBoundingClientRect().height));
+      const headed = chart.matches(":first-child") ? chart.closest("section").getBoundingClientRect().top : row;
+      before = { chart, high, row, top: row === before.row ? before.top : headed - start, bottom: bottom - start };
+      return before;
+    });
+    let [shift, next] = [0, 0];
+    places.forEach(({ chart, high, row, top, bottom }, at) => {
+      const isSecond = row === places[at - 1]?.row;
+      if (!isSecond) shift = next;
+      const used = (top + shift) % SHEET_PX, over = used + bottom - top - SHEET_PX + 8;
+      const fits = high - over >= SMALLEST * high;
+      if (over > 0 && fits) drawings(chart).forEach((svg) => { svg.style.maxHeight = `${high - over}px`; });
+      const then = over <= 0 ? shift : fits ? shift - over : shift + SHEET_PX - used;
+      next = isSecond ? Math.max(next, then) : then;
+    });
+  }
 
   // The filters rule all that belongs to single cells: the list of cells, rows of tables, and marks of charts, whose words
   // begin or end with the name of their cell. What compares levels of factors uses all cells. Captions say which.
