@@ -315,6 +315,8 @@ def _means_of_preparations(of: Means, fitted: Fit, made_in: Places) -> Matrix:
     for number in range(found.shape[1]):
         here = (made_in == number) & ~np.isnan(of.residuals)
         cells = np.flatnonzero(here.any(axis=1))
+        if not cells.size:  # each run of this preparation stalled
+            continue
         rounds = average(apart[cells])[here.any(axis=0)]
         left = np.where(here, of.residuals, 0.0).sum(axis=1) / np.maximum(here.sum(axis=1), 1)
         found[cells, number] = of.log_s[cells] + np.nanmean(rounds) + left[cells]
