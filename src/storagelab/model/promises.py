@@ -62,7 +62,7 @@ class Outcome(Frozen):
 
 
 Judge = Callable[[Outcome, Measurement], str | None]
-"""The reason why a measured run breaks a promise: "" if the run keeps it, None if unknown."""
+"""The reason why a measured run breaks a promise; "" if the run keeps the promise, None if this is unknown."""
 
 
 def judged(outcomes: Sequence[Outcome], password: str) -> list[Promise]:
@@ -117,7 +117,7 @@ def _named(measurement: Measurement, *beginnings: str) -> str:
 
 _PLACES, _SETTING = ("data files", "place of "), ("target.settings.",)
 _VOLUME = "volume "
-"""Not every server can report the drive of a volume."""
+"""Some servers can't report the drive of a volume."""
 
 
 def _placement(_: Outcome, measurement: Measurement) -> str | None:

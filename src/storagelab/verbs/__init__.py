@@ -75,8 +75,8 @@ LEAVE_OUT = "Leave it out."
 
 
 class Unused(NamedTuple):
-    """Options that the verb does not use in some case, so they are refused in it before anything is read or changed.
-    `why` gives the reason and the way out.
+    """Options that the verb does not use in some case. In that case, the verb refuses them before it reads or changes
+    anything. `why` gives the reason and a solution.
     """
 
     options: str

@@ -100,7 +100,7 @@ def _tells(experiment: Experiment, expanded: Plan, pilot: str | None, results: P
         or (experiment.order == "as-listed" and measured)
     ):
         return ""
-    from storagelab.findings import power  # here, as statistics load slowly and are needed only for stored runs
+    from storagelab.findings import power  # here, because statistics load slowly, and only stored runs need them
 
     of = None if pilot is None else stored.read(pilot, results)
     scatter = power.ASSUMED if of is None else power.scatter_of(of.plan, of.runs)
