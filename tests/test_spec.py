@@ -1,4 +1,4 @@
-"""What a spec may say, and how each thing that it may not say is refused."""
+"""The allowed content of a spec, and the refusal of everything else."""
 
 import json
 import time
