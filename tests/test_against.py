@@ -74,7 +74,7 @@ def test_the_same_two_files_are_the_same_experiment_and_its_text_says_so(written
 @pytest.mark.parametrize(
     ("changes", "key", "problem"),
     [
-        ((), None, "says the same as the other spec"),
+        ((), None, "is equal to the other spec"),
         ((("repetitions = 2", "repetitions = 3"),), "repetitions", "differs from the spec that it is compared with"),
         ((("[1, 4]", "[1, 8]"),), "factors", "differs from the spec that it is compared with"),
         (

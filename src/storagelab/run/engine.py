@@ -275,7 +275,7 @@ def sweep(plan: Plan, site: Site) -> list[str]:
             folders.remove()
             kept.remove()
         except RunFailed as error:
-            raise PreflightError(f"what an earlier run left is still there: {error}") from error
+            raise PreflightError(f"an earlier run's remains could not be removed: {error}") from error
         removed += [f"removed {folder}, left behind by a killed run" for folder in left]
     return removed
 

@@ -93,7 +93,7 @@ class KeptResults:
             keys = [key for key in {**before, **of} if before.get(key) != of.get(key)]
             changed = [f"{key} was {before.get(key)}, is {of.get(key)}" for key in keys]
             raise PreflightError(
-                f"it keeps what was measured of another volume, or otherwise: {'; '.join(changed)}", file=file,
+                f"it has measurements of another volume, or with other options: {'; '.join(changed)}", file=file,
                 hint="go on with that volume and those options, choose another name, or remove the file",
             )  # fmt: skip
 

@@ -258,7 +258,7 @@ def _exclusive(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            unseen = "one that can't be seen from here, such as on another machine"
+            unseen = "a process that can't be seen from here, perhaps on another machine"
             raise StoreError(
                 f"another storagelab is running this experiment in {folder}: {processes.holders_text(lock) or unseen}\n"
                 "  wait for it to end, or keep these results elsewhere with --results"

@@ -273,7 +273,7 @@ def quoting(
 def dropping_leftovers(
     target: TargetConfig, errors: type[Exception], words: Callable[[BaseException], str], thing: str
 ) -> contextlib.AbstractContextManager[None]:
-    problem = "can't drop what an earlier run left on the server"
+    problem = "can't drop the remains of an earlier run on the server"
     return quoting(target, errors, words, problem, f"drop {thing} by hand, as its owner")
 
 
@@ -282,7 +282,7 @@ def foreign(what: str, key: str = "target.dsn") -> PreflightError:
     return PreflightError(
         f"on the server, {what} has a name that storagelab needs, but storagelab did not make it",
         key=key,
-        hint="rename or drop it; storagelab drops only what it made itself",
+        hint="rename or drop it: storagelab drops only what it made",
     )
 
 

@@ -46,7 +46,7 @@ def refuse_foreign(raw: Tables, text: str) -> None:
         if isinstance(value, str) and not odd:
             odd = code_point_of_odd(value, lines=parts == ("question",))
         if odd:
-            hint = "It can't be shown, or it changes the text around it: remove it."
+            hint = "Remove it: it can't be displayed, or it changes the text around it."
             raise SpecError(f"{where or 'it'} contains the control character {odd}", key=dotted(parts), hint=hint)
         _refuse_foreign_value(parts, value)
 

@@ -351,7 +351,7 @@ def _text(one: Experiment, other: Experiment, names: Sequence[str], written: Seq
     ]
     if not any(own):
         raise SpecError(
-            "says the same as the other spec", file=other.source, hint="Change there what is to be compared."
+            "is equal to the other spec", file=other.source, hint="Change there the keys that you want to compare."
         )
     levels = [{"label": name, **sets} for name, sets in zip(names, own, strict=True)]
     header = {

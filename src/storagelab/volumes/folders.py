@@ -154,7 +154,7 @@ class Folders:
             except OSError as error:
                 raise PreflightError(
                     f"{folder} is in the way, and this experiment did not make it",
-                    hint="move it away; storagelab removes only what it made itself",
+                    hint="move it away: storagelab removes only what it made",
                 ) from error
         return found
 

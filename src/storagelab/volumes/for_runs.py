@@ -204,7 +204,7 @@ def sweep(config: Config, site: Site, stop_orphan: Callable[[Path], bool]) -> li
             try:
                 _remove(folders)
             except RunFailed as error:
-                raise PreflightError(f"what an earlier run left is still there: {error}") from error
+                raise PreflightError(f"an earlier run's remains could not be removed: {error}") from error
             removed.append(f"removed {folder}, left behind by a killed run")
     if site.results is not None and any(volume.devices for volume in wanted(config).values()):
         removed += put_back(site.results)

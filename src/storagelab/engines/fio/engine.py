@@ -373,7 +373,7 @@ def _check_block(config: Config, sector: int | None, path: Path) -> None:
         raise PreflightError(
             f"{size} B has no room for a block of {work.block_bytes} B for each of {work.threads} threads",
             key="layout.data_size_bytes",
-            hint="raise it; a file smaller than the caches on the way measures these",
+            hint="raise it; a file smaller than the caches before the drive measures the caches",
         )
 
 
