@@ -20,9 +20,9 @@
 //!   be cut at the end of every quantum, like a loop over rows; [`Sqlos::cpu_unbroken`] is for code without a yield,
 //!   such as a short stretch under a latch: it may overrun, and the next `cpu` yields first.
 //! - **Notice.** Completed I/O and expired timers are noticed when the scheduler's code runs, that is at the next switch or
-//! yield on their scheduler ([`Notice::AtSwitch`]), or at once if it is idle. Until then, the waiter is SUSPENDED. A
-//! worker that releases a latch or sets an event makes the waiting worker RUNNABLE at once. At a switch, the scheduler
-//! notices arrivals before the leaving worker goes to the tail.
+//!   yield on their scheduler ([`Notice::AtSwitch`]), or at once if it is idle. Until then, the waiter is SUSPENDED. A
+//!   worker that releases a latch or sets an event makes the waiting worker RUNNABLE at once. At a switch, the
+//!   scheduler notices arrivals before the leaving worker goes to the tail.
 //! - **Latches** are granted strictly in request order, and belong to the waiter from the grant on, even while it still
 //!   queues for its core. Workers don't spin.
 //! - **Starting.** The time from a worker's birth to its first turn is signal time of the made-up type `WORKER_START`.

@@ -44,7 +44,7 @@ OutputOption = Annotated[
     Path | None, Option("--output", "-o", help="File to write, - for stdout; for all charts, the folder.")
 ]
 FileOption = Annotated[Path | None, Option("--output", "-o", help="File to write, - for stdout.")]
-PaperOption = Annotated[Literal["text", "md", "html", "json"], Option("--format", help="What to write.")]
+PaperOption = Annotated[Literal["text", "md", "html", "json"], Option("--format", help="Format of the output.")]
 FitOption = Annotated[
     FitKind,
     Option(

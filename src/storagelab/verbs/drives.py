@@ -88,8 +88,8 @@ def fit(
 ) -> None:
     """Measure a drive with fio in up to 15 minutes, and fit a profile to it.
 
-    It writes one file in a folder of its own, and removes both. The profile holds every point that was measured, and
-    the simulator runs it like any other drive.
+    It writes one file in its own folder, and removes both. The profile has every measured point. The simulator uses it
+    like any other drive.
     """
     from storagelab.drives.fitting import planned
     from storagelab.drives.measured import as_toml

@@ -49,9 +49,9 @@ def plan(
     ] = None,
     as_json: verbs.JsonOption = False,
 ) -> None:
-    """Show what to decide before the runs, their number, time and space.
+    """Show what to decide, and the number, time and space of the runs.
 
-    It also names all that this machine lacks for them. Nothing is run or changed.
+    It also names all that this machine lacks for them. It runs and changes nothing.
     """
     from storagelab.report.text.as_data import plan_json
     from storagelab.report.text.plan import of_preparing, print_plan

@@ -4,7 +4,7 @@
 //! time, and nearly all I/Os end without a waiting worker. So, until a worker waits, only the flags [`flag::READING`]
 //! and [`flag::WRITING`] imply the I/O's hold:
 //! - The worker that asked for the page *parks* ([`Engine::park_for`]): it waits without a latch, and the end of the I/O
-//! calls it by its number. It is the first waiting worker, and usually the only one.
+//!   calls it by its number. It is the first waiting worker, and usually the only one.
 //! - A later worker *latches* ([`Engine::wait_for`]): the first of them takes the I/O's hold in its name
 //!   ([`flag::LATCHED`]), and then all queue for the latch, in order. The end of the I/O releases that hold.
 //!
