@@ -27,7 +27,7 @@ figures! {
         host_cpu_ns: Figure<u64> [0, SEC];
         /// From a request's turn to its completion, without its data.
         latency_ns: Figure<u64> [1, SEC];
-        /// Jitter of that, either way.
+        /// Jitter of this latency, either way.
         jitter_per_mille: Figure<u32> [0, 1000];
         /// The most data, both directions together.
         bytes_per_s: Figure<u64> [1_000_000, 1 << 40];
@@ -37,7 +37,7 @@ figures! {
 figures! {
     /// I/O credits.
     Credits {
-        /// The rate at which credits are earned.
+        /// The rate at which the volume earns credits.
         baseline_ios_per_s: Figure<u64> [1, 10_000_000];
         /// The most I/Os a second while there are credits.
         burst_ios_per_s: Figure<u64> [1, 10_000_000];

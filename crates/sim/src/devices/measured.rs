@@ -38,9 +38,9 @@ figures! {
         read_in_order_ns: Figure<u64> [1, SEC];
         /// A lone write that begins where the last one ended, without its data.
         write_in_order_ns: Figure<u64> [1, SEC];
-        /// How fast the data of a lone read pass.
+        /// The rate at which the data of a lone read pass.
         read_data_bytes_per_s: Figure<u64> [1_000, 1 << 50];
-        /// How fast the data of a lone write pass.
+        /// The rate at which the data of a lone write pass.
         write_data_bytes_per_s: Figure<u64> [1_000, 1 << 50];
         /// Reads that are served at once, in thousandths.
         reads_parallel_per_mille: Figure<u64> [1_000, 1 << 30];

@@ -58,7 +58,7 @@ figures! {
         native_bytes_per_s: Figure<u64> [1_000_000, 1 << 40];
         /// How long a drive must have been idle before it moves the cache's data to the flash.
         idle_after_ns: Figure<u64> [0, 86_400 * SEC];
-        /// The rate at which it does.
+        /// The rate at which it moves this data.
         fold_bytes_per_s: Figure<u64> [1, 1 << 40];
     }
 }
