@@ -1,1 +1,1 @@
-"""The cost of storagelab itself, as medians of paired ratios measured in one run: `make bench`."""
+"""Measures the cost of storagelab itself: medians of paired ratios from one run of `make bench`."""

@@ -1,5 +1,5 @@
-"""`make bench`: each figure with its goal. ARGS="--list" prints the question that each part answers, ARGS="--only
-mariadb" runs one part, ARGS="--pairs 3 --quick" gives a rough result.
+"""`make bench`: prints each figure with its goal. ARGS="--list" prints the question of each part. ARGS="--only mariadb"
+runs one part. ARGS="--pairs 3 --quick" gives a rough result.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ _CASES = {
 
 
 def figures(folder: Path, options: argparse.Namespace, parts: Collection[str]) -> Iterator[Figure]:
-    """Every figure, each as soon as it is measured."""
+    """Yields every figure as soon as it is measured."""
     pairs, quick, write = options.pairs, options.quick, options.write
     if "servers" in parts:
         yield from _servers(folder, pairs, quick)
@@ -159,7 +159,7 @@ def _against_pgbench(folder: Path, pairs: int) -> Figure:
 
 
 def _mariadb(folder: Path, pairs: int) -> Iterator[Figure]:
-    """In each round, one run is sampled, one is made by only the server's own client, and one is not sampled."""
+    """Each round has three runs: one with sampling, one without, and one that only the server's own client makes."""
     shares = []
 
     def ours(*, waits: bool = True) -> float:
@@ -211,7 +211,7 @@ def _observer(folder: Path, pairs: int) -> Iterator[Figure]:
 
 
 def _between_runs(folder: Path) -> Iterator[Figure]:
-    """Time outside a run's set-up, load and clean-up."""
+    """The time outside a run's set-up, load and clean-up."""
     from bench import overhead
 
     outside_ms, inside_ms = overhead.between_runs_ms(folder, runs=8)

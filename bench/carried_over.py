@@ -1,15 +1,16 @@
-"""`--only carried-over`: a drive of limited credits on which one layout's runs make the next run slower, whichever it
-is.
+"""`--only carried-over`: simulates carry-over on a drive with limited credits: each run of one layout slows the next
+run down, of either layout.
 
-The log of a real PostgreSQL lies on a throttled volume (`throttled`). A layout puts its table on the same volume, or on
-one in memory. While a run is timed, both do the same: only the log is written to the drive. After the run, the server's
-checkpoint writes the table. A thread keeps the drive's credits, as clouds do: each byte written costs one, so many are
-earned in a second, and without any the drive is slow. The checkpointer is not held back, as if the drive's cache took
-its writes: it spends what credits are left, and more. So the first layout is slow after itself and makes the other
-slow, and is no slower by itself.
+The log of a real PostgreSQL lies on a throttled volume (`throttled`). One layout puts its table on the same volume, the
+other on a volume in memory. While a run is timed, both layouts do the same: the server writes only the log to the
+drive. After the run, the server's checkpoint writes the table. A thread counts the drive's credits, as clouds do. Each
+written byte costs one credit, and the drive earns a fixed number of credits a second. Without credits, the drive is
+slow. The throttle does not apply to the checkpointer, as if the drive's cache took its writes. So the checkpointer
+spends all credits that are left, and more. Each run after a run of the first layout is slow, but the first layout
+itself is not slower.
 
-The same layouts run in two orders: in rounds that are shuffled each by itself, as in campaigns of earlier versions, and
-in balanced ones. A false winner in the first is what the second must not name.
+The same layouts run in two orders: in rounds that are shuffled independently, as in campaigns of earlier versions, and
+in balanced rounds. The first order may give a false winner. The second order must not.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ EARNED_PER_S = 5 * MIB
 MOST_CREDITS = 20 * MIB
 MOST_OVERDRAWN = 20 * MIB
 ROWS = 600
-"""Rows of each of four connections: some 20 MiB of log, and as much of a table."""
+"""Rows of each of four connections: some 20 MiB of log, and a table of the same size."""
 PAUSE_S = 3.0
 REPETITIONS = 10
 SETTINGS = {
@@ -72,7 +73,7 @@ _SERVER = """if True:
 
 
 class Credits:
-    """Sets a volume's speed by its credits, until it is closed."""
+    """Sets a volume's speed by its credits, until the context ends."""
 
     def __init__(self, drive: Throttled) -> None:
         self._drive = drive
@@ -152,7 +153,7 @@ def campaign(folder: Path, seed: int, *, balanced: bool, repetitions: int = REPE
         with _server(drive, Path(memory)) as dsn:
             spec = folder / "carried.toml"
             spec.write_text(_spec(dsn, drive, Path(memory) / "data", seed, repetitions), encoding="utf-8")
-            # A campaign goes on in the order in which it began.
+            # A campaign continues in the order in which it began.
             with Store.writing(folder / "carried", reading.load(spec).model_copy(update={"balanced": balanced})):
                 pass
             words = [sys.executable, "-m", "storagelab", "run", str(spec), "--results", str(folder)]
@@ -194,7 +195,7 @@ def _figure(found: stored.Results, findings: Findings, seed: int, *, balanced: b
 
 
 def _after(found: stored.Results) -> dict[str, float]:
-    """The mean time of each layout after each layout."""
+    """The mean time of each layout after a run of each layout."""
     made = sorted((run for run in found.runs if run.measurement is not None), key=lambda run: run.sequence)
     name = {cell.cell_id: next(iter(cell.levels.values())) for cell in found.plan.cells}
     times: dict[str, list[float]] = {}

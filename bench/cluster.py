@@ -66,8 +66,8 @@ def _times(runs: Iterable[Run]) -> list[tuple[float, float]]:
 
 
 def _side_by_side(runs: tuple[Run, ...]) -> tuple[float, list[Run]]:
-    """The seconds since two runs were first made at once, and the runs begun since then; without the time in which
-    processes start.
+    """The seconds since two runs were first in progress at once, and the runs begun since then. The time in which
+    processes start does not count.
     """
     times = _times(runs)
     since = next((later for (_, ended), (later, _) in itertools.pairwise(times) if later < ended), times[0][0])
@@ -76,7 +76,7 @@ def _side_by_side(runs: tuple[Run, ...]) -> tuple[float, list[Run]]:
 
 
 def digest(runs: tuple[Run, ...]) -> str:
-    """A digest of all measured values except the time that the simulation took here."""
+    """A digest of all measured values, except the simulation's own time on this machine."""
     digest = hashlib.sha256()
     for run in sorted(runs, key=lambda run: run.sequence):
         assert run.measurement is not None

@@ -1,9 +1,10 @@
-"""Draws campaigns with a known truth, to check the statements of reports about them: designs, and effects on runs.
+"""Simulates random campaigns with known true times, to check the statements of reports. This module has the designs,
+and the effects on runs.
 
     nice python -m bench.drawn [EXPERIMENTS [FOLDER]] [--jobs N]    writes the tables of docs/records/monte-carlo.md;
-                                                                    a stopped drawing continues from FOLDER
+                                                                    an interrupted call continues from FOLDER
 
-Noise applies to the log time, 3 % from run to run. `bench.drawn_orders` has the ways in which runs are ordered.
+The log times have noise of 3 % from run to run. `bench.drawn_orders` has the orders of runs.
 """
 
 from __future__ import annotations
@@ -46,8 +47,9 @@ Rng = np.random.Generator
 
 @dataclass(frozen=True)
 class Design:
-    """An experiment and its plan. `sequence` = the cell and the column of each run, in their order; `before` = the cell
-    that ran before, -1 for none, `made_in` = the preparation, both as cells x rounds; `blocks` = each cell's block."""
+    """An experiment and its plan. `sequence` has the cell and the column of each run, in their order. `before` has the
+    cell of the run before (-1 for none) and `made_in` the preparation, both as cells x rounds. `blocks` has each cell's
+    block."""
 
     experiment: Experiment
     plan: Plan
@@ -99,8 +101,8 @@ Start = Callable[[Rng, int, int], Machine]
 
 @dataclass(frozen=True)
 class Situation:
-    """`first` = by how much the mean log time of the first layout is above that of the others; `mean` = that of what
-    happens to all runs, None if it depends on their order."""
+    """`first` is the mean log time of the first layout minus that of the others. `mean` is the mean effect on the log
+    times of all runs; None if it depends on their order."""
 
     start: Start
     first: float = 0.0
@@ -149,7 +151,7 @@ def _alike(kept: float) -> Start:
 
 
 def _left_behind(*shares: float) -> Start:
-    """The first layout makes the next runs longer by these fractions."""
+    """Runs after a run of the first layout take longer by these fractions."""
 
     def start(rng: Rng, cells: int, runs: int) -> Machine:  # noqa: ARG001
         latest: list[int] = []
@@ -243,7 +245,7 @@ def draw(kind: str, cells: int, repetitions: int, experiments: int) -> Iterator[
 
 @dataclass(frozen=True)
 class Said:
-    """The content of an experiment's report: its statements, the fit with its means, and the fastest cell."""
+    """What an experiment's report contains: its statements, the fit with its means, and the fastest cell."""
 
     statements: Statements
     fitted: Fit
@@ -251,7 +253,7 @@ class Said:
 
 
 def say(of: Design, log_s: Matrix, *, robust: bool = True) -> Said:
-    """Does the same as `analysis`, without the parts that do not concern times."""
+    """Does the same as `analysis`, but only for times."""
     fitted = fit(of, log_s, robust=robust)
     fastest = fitted.fastest()
     assert fastest is not None
@@ -266,7 +268,7 @@ def fit(of: Design, log_s: Matrix, *, robust: bool = True) -> Fit:
 
 
 def shifted(fitted: Fit, levels: Vector) -> Fit:
-    """The fit of the same runs if each cell took longer by its level: the residuals stay what they are."""
+    """The fit of the same runs if each cell took longer by its level. The residuals don't change."""
 
     def of(means: Means) -> Means:
         return replace(means, log_s=means.log_s + levels)
@@ -287,7 +289,7 @@ def states_a_difference(of: Design, fitted: Fit) -> bool:
 
 
 def carried_over(of: Design, log_s: Matrix) -> order.CarriedOver | None:
-    """The report's estimate of what runs leave behind for the next run."""
+    """The report's estimate of carry-over from run to run."""
     return order.carried_over([cell.levels for cell in of.plan.cells], log_s, of.before, of.blocks)
 
 

@@ -1,11 +1,11 @@
-"""Draws A/A experiments on a server that makes checkpoints: all layouts do the same work in the long run, but a
-checkpoint comes every 60 s in every second layout and every 120 s in the others, and throughput falls as it begins.
+"""Simulates A/A experiments on a server that makes checkpoints. In the long run, all layouts do the same work. Every
+second layout has a checkpoint every 60 s, the others every 120 s. Throughput falls when a checkpoint begins.
 
     python -m bench.drawn_cycles [EXPERIMENTS]      prints the table, and puts it into docs/records/monte-carlo.md
 
-*Before*: the part that counts begins when throughput has settled, and lasts as long as the spec says. *After*: it holds
-whole cycles (`loads.cycles`), or the layout is not compared (`findings.comparable`). Each run has 3 % noise,
-and each second as much again.
+*Before*: the measured part begins when throughput is stable, and lasts as long as the spec says. *After*: the measured
+part contains whole cycles (`loads.cycles`), or the layout is not compared (`findings.comparable`). Each run has noise
+of 3 %, and each second has further noise of 3 %.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ SLOWER = 0.10
 
 
 class Runs(NamedTuple):
-    """Drawn runs of one layout: throughput second by second; after how many seconds each had settled (-1 = never), and
-    when checkpoints begin.
+    """Simulated runs of one layout: the throughput of each second, the second in which each run became stable (-1 =
+    never), and the times at which checkpoints begin.
     """
 
     rates: Numbers
@@ -49,8 +49,8 @@ class Runs(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """An experiment: whether it calls a layout slower, whether it compares all layouts, how far the rates of the first
-    and the second layout are off, and the seconds counted."""
+    """One experiment: whether it calls a layout slower, whether it compares all layouts, the errors of the rates of the
+    first and the second layout, and the measured seconds."""
 
     slower: bool
     compared: bool
@@ -63,7 +63,7 @@ def limit_s(counted_s: int) -> int:
 
 
 def runs(rng: Rng, period_s: int, number: int, counted_s: int, *, at_random: bool) -> Runs:
-    """Checkpoints begin with the load, since storagelab requests one before each run, or `at_random`."""
+    """Checkpoints begin with the load, because storagelab requests a checkpoint before each run, or `at_random`."""
     seconds = limit_s(counted_s) + counted_s
     offset = rng.integers(0, period_s, (number, 1)) if at_random else np.zeros((number, 1), dtype=int)
     at = np.arange(seconds)
@@ -80,7 +80,7 @@ def _before(of: Runs, number: int, counted_s: int) -> tuple[int, int]:
 
 
 def _after(of: Runs, number: int, counted_s: int) -> tuple[int, int]:
-    """When the counted part begins and ends, as `counting.SetTime` has it, second by second."""
+    """The seconds in which the measured part begins and ends, by the rules of `counting.SetTime`."""
     starts, last_s, settled_s = of.starts_s[number], limit_s(counted_s), int(of.settled_s[number])
     rates = of.rates[number].tolist()
     warm_up = WarmUp(counted_s, 0, last_s + counted_s)
@@ -101,7 +101,7 @@ def _after(of: Runs, number: int, counted_s: int) -> tuple[int, int]:
 
 
 class Pool(NamedTuple):
-    """What drawn runs of one layout tell: their rates, the seconds counted, and what they store about checkpoints."""
+    """The results of simulated runs of one layout: rates, measured seconds, and the stored facts about checkpoints."""
 
     rates: Numbers
     counted_s: Numbers
@@ -122,8 +122,8 @@ def pool(rng: Rng, period_s: int, counted_s: int, *, at_random: bool, whole: boo
 def experiments(
     size: tuple[int, int], pools: Sequence[Pool], number: int, *, whole: bool, seed: int, slower: float = 0.0
 ) -> Iterator[Judged]:
-    """`pools` = the runs of the first and the second layout; the third draws as the first does, and so on. With
-    `slower`, the second layout does that much less in the long run.
+    """`pools` has the runs of the first and the second layout. The third layout takes its runs from the first pool, and
+    so on. With `slower`, the second layout does less work in the long run, by this fraction.
     """
     rng = np.random.default_rng(seed)
     cells, rounds = size

@@ -1,6 +1,7 @@
-"""All orders of runs: each draws a campaign in a situation, and returns the statements of its report.
+"""All orders of runs.
 
-Runs follow the experiment's plan, one after the other, and are judged by the same code as real runs.
+Each order simulates a campaign in a situation, and returns the statements of its report. Runs follow the experiment's
+plan, one after the other. The same code judges simulated and real runs.
 """
 
 from __future__ import annotations
@@ -33,9 +34,10 @@ PREPARED, HOSTS, INTERACTION, LUCK = 0.05, 0.20, 0.03, 0.02
 
 
 class Said(NamedTuple):
-    """What a report says. `differs`: anything; `slower` = the layouts that are called slower, with the ratio to the
-    best; `leading` = those that may be the fastest; `means` = the mean of each layout; `ratio` = that of the second to
-    the first, named beforehand; `passes`: a gate at `MARGIN`; `runs` = those of a race. None where it says nothing."""
+    """The statements of a report. `differs`: it states any difference. `slower`: the layouts that it calls slower, with
+    the ratio to the best. `leading`: the layouts that may be the fastest. `means`: the mean of each layout. `ratio`:
+    the ratio of the second layout to the first, chosen beforehand. `passes`: the gate at `MARGIN` passes. `runs`: the
+    number of runs of a race. None if the report makes no such statement."""
 
     differs: bool
     slower: Mapping[int, Estimate]
@@ -49,8 +51,8 @@ class Said(NamedTuple):
 
 @dataclass(frozen=True)
 class Campaign:
-    """A drawn campaign. `said` = its report, for any levels of its layouts; `truth` = their levels in the situation;
-    `slow` = the one that is slower, or ahead, in a part of the experiments."""
+    """A simulated campaign. `said` returns its report for any levels of its layouts. `truth` has their levels in the
+    situation. `slow` is the layout that is slower, or faster, in a part of the experiments."""
 
     said: Callable[[Vector], Said]
     truth: Vector
@@ -62,7 +64,8 @@ def _truth(cells: int, kind: str) -> Vector:
 
 
 def _report(of: Design, fitted: Fit, levels: Vector) -> Said:
-    """What `verdicts.judge` and `statements.state` say of the runs of a design if its layouts had these levels."""
+    """The statements of `verdicts.judge` and `statements.state` about the runs of a design if its layouts had these
+    levels."""
     moved = shifted(fitted, levels)
     best, cells = moved.fastest(), len(levels)
     assert best is not None
@@ -103,7 +106,7 @@ def race(rng: Rng, number: int, size: tuple[int, int], kind: str) -> Campaign:
 
 
 def raced_to_its_end(of: Design, levels: Vector, kind: str, seed: int) -> tuple[Standing, Matrix]:
-    """A race, and the times of its runs; what happens to these has the same seed for any levels."""
+    """A race, and the times of its runs. The effects on the runs have the same seed for any levels."""
     machine = SITUATIONS[kind].start(np.random.default_rng(seed), of.shape[0], len(of.sequence))
     log_s, standing, (cells, planned) = np.full(of.shape, np.nan), Standing(tuple(range(of.shape[0]))), of.shape
     at_once = 2 if cells <= FEW_RACED else 1  # as in `raced`
@@ -136,7 +139,7 @@ def _report_of_race(of: Design, levels: Vector, kind: str, seed: int) -> Said:
 
 
 def blocks(rng: Rng, number: int, size: tuple[int, int], kind: str) -> Campaign:
-    """Levels that are prepared again: three blocks each, with runs in turns within a block."""
+    """Levels that are prepared again: three blocks of each level. Within a block, the runs of layouts alternate."""
     of = design(*size, seed=number % ORDERS, blocks=3)
     luck = rng.normal(0, PREPARED, int(of.made_in.max()) + 1)
     fitted = drawn.fit(of, happened(of, SITUATIONS[kind], rng) + luck[of.made_in])
@@ -161,14 +164,14 @@ def against(rng: Rng, number: int, size: tuple[int, int], kind: str) -> Campaign
 
 
 def gathered(rng: Rng, number: int, size: tuple[int, int], kind: str, machines: int = 3) -> Campaign:
-    """Hosts that each made the same campaign in an order of its own, as `gather` asks for, gathered."""
+    """Gathered campaigns of several hosts. Each host made the same campaign in its own order, as `gather` requires."""
     of = design(*size, seed=number % ORDERS)
     fitted = fleet(of, rng, kind, machines).together
     return Campaign(partial(_report, of, basis.resolved(fitted, 0.0)), _truth(size[0], kind))
 
 
 def fleet(of: Design, rng: Rng, kind: str, machines: int, interaction: float = INTERACTION) -> hosts.Fitted:
-    """The fits of all hosts, which differ in their speed, in what each layout does on them, and in their seeds."""
+    """The fits of all hosts. The hosts differ in their speed, in the effect of each layout, and in their seeds."""
     (cells, rounds), seed = of.shape, of.experiment.seed
     own = [design(cells, rounds, seed=(seed + host) % ORDERS) for host in range(machines)]
     log_s = np.hstack([
@@ -184,7 +187,8 @@ def fleet(of: Design, rng: Rng, kind: str, machines: int, interaction: float = I
 def one_after_the_other(
     rng: Rng, number: int, size: tuple[int, int], kind: str, before: int = 1, luck: float = LUCK
 ) -> Campaign:
-    """A campaign, which may be slower, against so many of the same spec before it. Each has luck of its own."""
+    """A campaign, which may be slower, and this many earlier campaigns of the same spec. Each has its own random
+    effect."""
     of = design(*size, seed=number % ORDERS)
     *old, new = (drawn.fit(of, happened(of, SITUATIONS[kind], rng) + rng.normal(0, luck)) for _ in range(before + 1))
     first = [campaign(of, fitted) for fitted in old]
@@ -201,7 +205,7 @@ def one_after_the_other(
 
 
 def campaign(of: Design, fitted: Fit) -> Any:
-    """A campaign with nothing else except what a comparison needs."""
+    """A campaign with only the parts that a comparison needs."""
     used: dict[str, dict[int, Any]] = {cell.cell_id: {} for cell in of.plan.cells}
     for sequence, run in enumerate(of.plan.runs):
         used[run.cell_id][run.repetition - 1] = SimpleNamespace(sequence=sequence)
@@ -219,7 +223,7 @@ Order = Callable[[Rng, int, tuple[int, int], str], Campaign]
 
 
 class Ordered(NamedTuple):
-    """An order, with the sizes that are drawn in every situation, and those where nothing happens."""
+    """An order, with the sizes that are simulated in every situation, and the sizes without any effect."""
 
     order: Order
     everywhere: tuple[tuple[int, int], ...]

@@ -1,6 +1,6 @@
-"""Stores drawn results, row by row, in the folder of `--kept`, so that a stopped drawing continues where it ended.
+"""Stores simulated results, row by row, in the folder of `--kept`, so that an interrupted call can continue.
 
-A folder is valid for one version of the statistics: use a new folder after a change of these.
+A folder is valid for one version of the statistics. If the statistics change, use a new folder.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def counted(
         if kept["drawn"] <= experiments:
             sums, begun, rng.bit_generator.state = np.array(kept["sums"]), kept["drawn"], kept["random"]
         else:
-            file = None  # fewer are asked for now, with --quick: those that were kept stay
+            file = None  # with --quick, fewer experiments are requested: the stored ones stay
     for number in range(begun, experiments):
         hits = np.array(one(rng, number), dtype=float)
         sums = hits if sums is None else sums + hits

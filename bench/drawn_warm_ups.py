@@ -54,15 +54,15 @@ LEVELS: Mapping[str, Callable[[Rng, Numbers, Numbers, float], Numbers]] = {
     "climbs below a saw-tooth": _climbs,
     "steps up after 15 to 60 s": lambda rng, at, height, _s: 1 - height * (at < rng.uniform(15, 60, (len(height), 1))),
 }
-"""How true levels change; the last can't be seen before it happens."""
+"""The changes of true levels. The last kind can't be seen before it happens."""
 SAW_TOOTH = "climbs below a saw-tooth"
 UNSEEN = "steps up after 15 to 60 s"
 
 
 class Judged(NamedTuple):
-    """For drawn runs: which were counted as settled, after how many seconds, and after how many seconds the level
-    really had settled; and as shares, how much the level changed over the counted part, and how far it was from its
-    end when that part began.
+    """For simulated runs: which runs counted as stable, after how many seconds, and after how many seconds the level
+    really was stable. As shares: the change of the level over the measured part, and the level's distance from its end
+    when that part began.
     """
 
     settled: NDArray[np.bool_]
@@ -92,7 +92,7 @@ class Judged(NamedTuple):
 
 
 def judged(kind: str, number: int, counted_s: int, seed: int) -> Judged:
-    """Draws `number` runs whose true levels are of this kind, and judges each second by second."""
+    """Simulates `number` runs with true levels of this kind, and judges each run second by second."""
     rng = np.random.default_rng(seed)
     limit_s = round(Pgbench(duration_s=counted_s, warm_up_s="auto").longest_warm_up_s)
     at = np.arange(limit_s + counted_s, dtype=float)
@@ -118,7 +118,7 @@ def _noise(rng: Rng, number: int, seconds: int) -> Numbers:
 
 
 def first_settled(rates: Numbers, counted_s: int) -> NDArray[np.int_]:
-    """The second after which each run counts as settled; -1 if it never does."""
+    """The second after which each run counts as stable; -1 if a run never does."""
     began_s = np.full(len(rates), -1)
     for second in range(settling.LEAST_S, rates.shape[1] + 1):
         waiting = np.flatnonzero(began_s < 0)
@@ -136,7 +136,7 @@ HEADS = ("true level", "counted", "still moves", "away from its end", "never set
 
 
 class Row(NamedTuple):
-    """So many runs of one kind, and the shares that counted too early, away from their end, and never as settled."""
+    """Runs of one kind, and the shares that counted too early, away from their end, and never as stable."""
 
     kind: str
     counted_s: int

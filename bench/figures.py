@@ -26,7 +26,7 @@ class Figure:
 
 
 def paired_ratios(pairs: int, one: Callable[[], float], other: Callable[[], float]) -> list[float]:
-    """`one() / other()`, measured side by side. Which one goes first alternates, so that drift favours neither."""
+    """`one() / other()`, measured side by side. The order alternates, so that a drift favours neither."""
     ratios = []
     for number in range(pairs):
         if number % 2:
@@ -40,8 +40,8 @@ def paired_ratios(pairs: int, one: Callable[[], float], other: Callable[[], floa
 
 
 def rounds(count: int, ways: Sequence[Callable[[], float]]) -> list[tuple[float, ...]]:
-    """The results of each of `ways`, measured side by side in every round. Which one goes first rotates, so that
-    drift favours none.
+    """The results of each of `ways`, measured side by side in every round. The order rotates, so that a drift favours
+    none.
     """
     found = []
     for number in range(count):

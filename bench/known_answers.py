@@ -1,9 +1,9 @@
 """`--only known-answers`: real servers on volumes of known speed, so that the gain of a layout can be computed.
 
-Each volume is made for each run and limited to a number of requests a second, by keys of the spec. A run can't be
-shorter than its requests on a volume take at that limit, and if nothing else slows the server down, it is hardly
-longer. So the least time of every layout is known, and with it which layouts are fastest, by which ratio, and which
-volume slows the others down. A campaign is right if storagelab says the same three things.
+storagelab makes each volume for each run, and limits it to a number of requests a second, by keys of the spec. A run
+can't be shorter than the time that its requests to a volume need at this limit. If nothing else slows the server down,
+the run is hardly longer. So the least time of every layout is known, and with it which layouts are fastest, by which
+ratio, and which volume slows the others down. A campaign is right if storagelab says the same three things.
 """
 
 from __future__ import annotations
@@ -39,12 +39,13 @@ from storagelab.volumes import volume as volumes
 
 ROOT = Path(__file__).parent.parent
 TIED, APART = 1.03, 1.15
-"""Expected ratios of time: below the first value, two layouts must not be told apart; from the second on, they must."""
+"""Ratios of time. Below the first value, the report must not tell two layouts apart. From the second value on, it
+must."""
 GOAL = 0.95
 _COUNTED = {"read_iops": "reads", "write_iops": "writes"}
 VOLUME_BYTES = 768 * 2**20
 _MEMORY = Path("/dev/shm")
-"""The drives' files are in memory if there is room, so that only the limit slows a volume, not other users of the
+"""The drives' files are in memory if there is room. So only the limit slows a volume down, and not other users of the
 disk.
 """
 
@@ -89,8 +90,8 @@ class Kind:
 
 
 class Load(NamedTuple):
-    """How an engine is made to request more from its volumes than they allow, with little work for CPUs. `each`:
-    which part of the work is counted for each connection, and how much of it.
+    """A load with which an engine requests more from its volumes than they allow, with little work for CPUs. `each`:
+    the key for the work of each connection.
     """
 
     engine: str
@@ -108,7 +109,7 @@ class Size(NamedTuple):
 
 
 LOADS = {
-    # Buffers far smaller than the table: nearly every row reads a page and writes one out.
+    # The buffers are far smaller than the table, so nearly every row reads one page and writes another.
     "postgres": Load(
         "postgres",
         'debug_io_direct = "data,wal", shared_buffers = "512kB", max_wal_size = "2GB"',
@@ -116,10 +117,11 @@ LOADS = {
         "rows_per_connection",
         1_200,
     ),
-    # With one connection, every row is a commit: several connections would share writes by chance. Pages stay in
-    # memory, as MariaDB writes them at times of its own: only its log can be computed. A commit in a procedure that
-    # coincides with a log write of another thread goes on without waiting, and later commits then share that thread's
-    # writes. With a binary log, each commit waits for its own: it is prepared first, and that always waits.
+    # There is one connection, and every row is a commit, because several connections would share writes by chance.
+    # Pages stay in memory, because MariaDB itself decides when to write them. So only the log's I/O can be computed. If
+    # a commit in a procedure coincides with a log write of another thread, it continues without waiting, and later
+    # commits share that thread's writes. With a binary log, MariaDB first prepares each commit, and this step always
+    # waits for its own write.
     "mariadb": Load(
         "mariadb",
         'innodb_flush_method = "O_DIRECT", innodb_buffer_pool_size = "32M", innodb_log_file_size = "64M", '
@@ -128,8 +130,8 @@ LOADS = {
         "rows_per_connection",
         300,
     ),
-    # The accounts are thirty times as large as the buffers: nearly every transaction reads a page of the table and one
-    # of its index. The number of transactions is fixed, so that requests and not seconds are counted.
+    # The accounts are thirty times as large as the buffers, so nearly every transaction reads a page of the table and a
+    # page of its index. The number of transactions is fixed, because the time of a run must depend on its requests.
     "pgbench": Load(
         "postgres",
         'debug_io_direct = "data,wal", shared_buffers = "1MB", max_wal_size = "256MB"',
@@ -162,7 +164,7 @@ KINDS = {
         ),
         Kind("a volume twice as fast", {"a": iops(60), "c": iops(9_000)}, (Layout("log on a", ("c",), "a"),),
              then={"a": iops(120), "c": iops(9_000)}),
-        # Data on the log's volume would be a load of its own: the file system writes its journal there, too.
+        # Data on the log's volume would be an additional load, because the file system also writes its journal there.
         Kind(
             "the log alone is busy, data elsewhere: nothing to gain",
             {"a": iops(120), "b": iops(120), "c": iops(9_000)},
@@ -190,8 +192,8 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Judged:
-    """What storagelab said of a campaign, checked against what is known. `said` = its words on why, `cautions` = the
-    kinds of its cautions, notes left out.
+    """The statements of storagelab about a campaign, compared with the known answer. `said`: its reasons. `cautions`:
+    the kinds of its cautions, without notes.
     """
 
     load: str
@@ -276,7 +278,7 @@ class Known(NamedTuple):
 
 
 def known_ratio(slow: Known, fast: Known) -> tuple[float, float, float]:
-    """How many times as long it takes, with the least and the most possible."""
+    """The ratio of its time to the other's, with the smallest and the largest possible ratio."""
     return (
         slow.seconds / fast.seconds,
         (slow.seconds - SLICE_S) / (fast.seconds + SLICE_S),
@@ -285,8 +287,8 @@ def known_ratio(slow: Known, fast: Known) -> tuple[float, float, float]:
 
 
 def known(runs: Sequence[Run], speeds: Mapping[str, Speed]) -> Known:
-    """What is known from the requests that the kernel counted on each volume, and the number that each allows in a
-    second. Reads and writes are limited separately, so the volume with the longest reads or writes decides.
+    """The known answer: it follows from the requests that the kernel counted on each volume, and from the volumes'
+    limits per second. Reads and writes are limited separately, so the volume with the longest reads or writes decides.
     """
     times = [_least(run, speeds) for run in runs]
     volumes = [one.volume for one in times]
@@ -372,8 +374,8 @@ def _judged(
 
 
 def figures(folder: Path, campaigns: int, kept: Path | None, loads: Sequence[str] = tuple(LOADS)) -> Iterator[Figure]:
-    """This many campaigns of each load, each reported as soon as it is judged; those in the file `kept` are not
-    repeated.
+    """Makes this many campaigns of each load, and reports each as soon as it is judged. It does not repeat campaigns in
+    the file `kept`.
     """
     if reason := why_not():
         print(f"known answers are left out: {reason}")

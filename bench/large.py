@@ -92,8 +92,8 @@ def _made(results: Path) -> list[Measurement]:
 
 
 def _fill(place: Path, experiment: Experiment, made: Sequence[Measurement]) -> float:
-    """Stores all runs of the experiment, each a copy of one that was really made, its time shifted at random.
-    Returns runs a second.
+    """Stores all runs of the experiment. Each is a copy of a real run, with a random shift of its time. Returns runs
+    per second.
     """
     plan, chance, storing_s = matrix.expand(experiment), random.Random(1), 0.0
     cells = {cell.cell_id: cell for cell in plan.cells}

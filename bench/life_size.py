@@ -1,4 +1,4 @@
-"""One simulated run at scale 1, in a separate process, so that its memory can be measured: `python -m
+"""Makes one simulated run at scale 1, in a separate process, so that its memory can be measured: `python -m
 bench.life_size FOLDER`.
 
 Prints one line of JSON: CPU and wall time of the run in seconds, the process's peak memory in MB, rows.

@@ -1,5 +1,5 @@
-"""`--only limits`: limits that a spec sets on a volume, as fio measures them; and the two rates of a bucket of burst
-credits, with the moment at which it runs empty.
+"""`--only limits`: compares limits that a spec sets on a volume with fio's measurements. It also measures the two rates
+of a volume with burst credits, and the moment at which the credits run out.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ LIMITS = {
     ("read_iops", "read", 8192): 200, ("write_iops", "write", 8192): 200,
     ("read_bytes_per_s", "read", MIB): 20 * MIB, ("write_bytes_per_s", "write", MIB): 20 * MIB,
 }  # fmt: skip
-"""Key, operation and block size -> the limit a second. So low that fio, with 64 requests at a time, needs hardly any
-CPU.
+"""Key, operation and block size -> the limit per second. The limits are so low that fio, with 64 requests in progress,
+needs hardly any CPU.
 """
 SECONDS = 20
 RATE, BURST, CREDITS = 200, 600, 3_200
@@ -47,7 +47,7 @@ def figures(folder: Path, repetitions: int) -> Iterator[Figure]:
     after = [median(_per_s(one)[int(expected_s) + 2 : -1]) for one in runs]
     yield _figure(f"burst of {BURST:,}/s: measured over asked", [one / BURST for one in before], BURST_GOAL)
     yield _figure(f"then {RATE:,}/s: measured over asked", [one / RATE for one in after], BURST_GOAL)
-    # All requests = those at both rates, so they tell when one followed the other.
+    # The number of all requests is the sum over both rates, so it gives the moment of the change.
     changed_s = [(_rate(one) * one.elapsed_s - RATE * one.elapsed_s) / (BURST - RATE) for one in runs]
     yield _figure(
         f"moment of change, {expected_s:g} s: measured over asked", [one / expected_s for one in changed_s], BURST_GOAL

@@ -36,7 +36,7 @@ def report_seconds(folder: Path) -> float:
 
 
 def report(results: Path) -> Path:
-    """The page of the report on what `stored` made."""
+    """The page of the report on the results that `stored` made."""
     subprocess.run(
         [sys.executable, "-m", "storagelab", "report", "many-runs", "--results", str(results)],
         check=True, capture_output=True,

@@ -31,7 +31,7 @@ ODD: tuple[Any, ...] = (
     ["a", "a"], _DEEP, list(range(5000)), {f"k{n}": n for n in range(3000)}, {"label": "a"}, {"path": "."},
     {"drives": ["ssd"]}, None,
 )  # fmt: skip
-"""Values put in the wrong place. None becomes a date in TOML, which has no null."""
+"""Values to put in wrong places. None becomes a date, because TOML has no null."""
 _NAMES = (
     "", "a", "x.y", "PostgreSQL 17.5 vs 18.4", "label", "path", "\x1b[0m", "k" * 5000, "日本", "data_files", "layout",
     "layout.data_files", "target.settings.x", "volumes.a.path", "[/b]", "ssd", "name", "costly", "0", "__class__",
@@ -39,7 +39,7 @@ _NAMES = (
 
 
 def _odd(chance: Random) -> Any:
-    """Returns a copy, as the next steps may change it."""
+    """Returns a copy, because the next steps may change it."""
     return deepcopy(chance.choice(ODD))
 
 
@@ -115,7 +115,7 @@ _WRONGS: tuple[Callable[[Any, Place, Random], None], ...] = (
 
 
 def toml(document: dict[str, Any]) -> str:
-    """As TOML, every value on one line."""
+    """The content as TOML, with every value on one line."""
     return "".join(f"{_name(key)} = {_value(value)}\n" for key, value in document.items())
 
 
@@ -238,7 +238,7 @@ def _schema_wrong(file: Path, chance: Random) -> None:
 
 
 def _other_thing(file: Path, chance: Random) -> None:
-    """Puts something that is not a store in its place."""
+    """Replaces the store by a file that is not a store."""
     file.unlink()
     kind = chance.choice(("loop", "folder", "text", "empty", "dangling", "zero"))
     match kind:
@@ -257,7 +257,7 @@ def _other_thing(file: Path, chance: Random) -> None:
 
 
 class _unlocked:  # noqa: N801 - used as a function
-    """The store without its protection against changes. A change that it still refuses is dropped."""
+    """Opens the store without its protection against changes. A change that the store still refuses is dropped."""
 
     def __init__(self, file: Path) -> None:
         self._connection = sqlite3.connect(file, isolation_level=None)

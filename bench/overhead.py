@@ -34,8 +34,8 @@ class _Clock:
 
 
 def between_runs_ms(folder: Path, runs: int) -> tuple[float, float]:
-    """Medians over `runs` runs, in ms: the time that storagelab adds around a run, and the time in a run outside its
-    parts.
+    """Medians over `runs` runs, in ms: the time that storagelab needs between two runs, and the time in a run outside
+    its parts.
     """
     config = loads.config()
     plan = Plan(

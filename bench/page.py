@@ -39,7 +39,7 @@ def figures(folder: Path, times: int) -> Iterator[Figure]:
 
 
 def _opened(program: str, page: Path, empty: Path) -> tuple[float, float, list[float]]:
-    """First paints of both, and how long each interaction took until everything was drawn."""
+    """The first paints of both pages, and the time of each interaction until everything was drawn."""
     from playwright.sync_api import sync_playwright  # here, because only this part needs it
 
     with sync_playwright() as running:

@@ -1,12 +1,12 @@
-"""The same pgbench through storagelab and by hand, in pairs on the same tables: throughput and p99 should agree.
+"""Runs the same pgbench through storagelab and by hand, in pairs on the same tables. Throughput and p99 should agree.
 
     python -m bench.pgbench_by_hand [PAIRS]
 
-In each pair one layout is set up, and both ways run on it twice: one, the other, the other, the one. Which one begins
-changes from pair to pair, so a trend caused by the tables' age cancels out. The volume is kept in memory: there the
-programs take nearly all of the time, and a cost of storagelab shows that the noise of a shared drive would hide. By
-hand, nothing watches. storagelab watches in turns: its own figures come from unwatched stretches, and their ratio to
-watched ones is what watching costs, from the same runs.
+Each pair sets up one layout, and runs pgbench on it four times: first in one way, twice in the other way, and again in
+the first way. The first way changes from pair to pair, so a trend caused by the tables' age cancels out. The volume is
+in memory. So programs take nearly all of the time, and the noise of a shared drive can't hide a cost of storagelab. By
+hand, nothing samples the sessions. storagelab samples them in alternating periods. Its own figures come from the
+periods without sampling. Their ratio to the periods with sampling, in the same runs, is the cost of sampling.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def through(target: OneRun[Any]) -> Measurement:
 
 
 def by_hand(target: OneRun[Any]) -> tuple[float, float]:
-    """Does the same with the program alone; its log is read afterwards."""
+    """Does the same with pgbench alone, and reads its log afterwards."""
     system, server = target.system, target.server
     system.write_out(server.own)
     with tempfile.TemporaryDirectory() as name:
@@ -60,7 +60,7 @@ def by_hand(target: OneRun[Any]) -> tuple[float, float]:
             seed=1,
         )
         begun = time.time()
-        subprocess.run(  # its own session, as storagelab does: the kernel divides cores among sessions
+        subprocess.run(  # in its own session, as storagelab does, because the kernel divides cores among sessions
             command, env=reached.environment, check=True, capture_output=True, cwd=folder, start_new_session=True
         )
         found = read_log(folder).within(begun + WARM_UP, begun + WARM_UP + SECONDS)

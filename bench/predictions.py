@@ -1,10 +1,10 @@
-"""`--only predictions`: drawn cases of a server on unequal volumes of known rates, predicted from a capture and
-measured.
+"""`--only predictions`: generates random cases of a server on unequal volumes with known rates, predicts them from a
+capture, and measures them.
 
-A case has two to four volumes that the spec's own keys limit, tables that are used unequally, and three layouts. One
-layout is captured while its load runs. The others are predicted from that capture and the limits alone. Then a campaign
-measures all three. Judged are the order of each pair of layouts that the campaign tells apart, and the ratio of each
-predicted layout to the captured one.
+A case has two to four volumes that the spec's own keys limit, tables with unequal use, and three layouts. The bench
+captures one layout while its load runs. It predicts the other layouts from the capture and the limits alone. Then a
+campaign measures all three layouts. The bench judges the order of each pair of layouts that the campaign tells apart,
+and the ratio of each predicted layout to the captured layout.
 """
 
 from __future__ import annotations
@@ -47,12 +47,13 @@ PRESENT = "present"
 _VOLUME_BYTES = 2**30
 _MEMORY = Path("/dev/shm")
 _SECONDS, _WARM_UP_S = {"postgres": 6, "mariadb": 15}, 2
-"""Of a run, and of what comes before: sessions that begin read the system's tables. Within a minute, the rate of
-MariaDB with so small a buffer pool changes from 60 to 1,200 transactions a second and back.
+"""The seconds of a run, and of its warm-up, in which new sessions read the system's tables. With so small a buffer
+pool, MariaDB's rate changes from 60 to 1,200 transactions a second and back within a minute.
 """
 _RUNS = (1, 2)
 _APART = 1.05
-"""Layouts are told apart if each run of one is faster than each of the other, and their means by this factor."""
+"""Two layouts are told apart if each run of one layout is faster than each run of the other, and their means differ by
+this factor."""
 LIMITED = ("read_iops", "write_iops")
 _SLOWEST, _FASTEST = 250, 2000
 """The limits of volumes, in requests per second."""
@@ -60,7 +61,7 @@ _LOOK_S, _LOOKS = 0.2, 300
 LOADED = ("postgres", "mariadb")
 _ROWS = {"postgres": 15_000, "mariadb": 40_000}
 _SETTINGS = {
-    # Buffers far smaller than the tables, and no page cache: requests reach the volumes.
+    # The buffers are far smaller than the tables, and there is no page cache, so requests reach the volumes.
     "postgres": 'debug_io_direct = "data,wal", shared_buffers = "4MB", wal_buffers = "1MB", max_wal_size = "256MB", '
     'track_io_timing = "on", track_wal_io_timing = "on", autovacuum = "off"',
     "mariadb": 'innodb_flush_method = "O_DIRECT", innodb_buffer_pool_size = "16M", innodb_log_file_size = "96M"',
@@ -75,7 +76,7 @@ Place = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Case:
-    """The drawn properties of a case."""
+    """The random properties of a case."""
 
     engine: str
     seed: int
@@ -108,7 +109,7 @@ def drawn(engine: str, seed: int) -> Case:
 
 
 def unequal_weights(tables: Sequence[str], dice: random.Random) -> dict[str, tuple[int, int]]:
-    """How often each table is read and updated, the first one most."""
+    """How often each table is read and updated; the first table has most of both."""
     updated = dice.choice((0.1, 0.3, 0.6))
     found = {}
     for rank, name in enumerate(tables, 1):
@@ -118,7 +119,8 @@ def unequal_weights(tables: Sequence[str], dice: random.Random) -> dict[str, tup
 
 
 def _place(engine: str, tables: Sequence[str], volumes: str, dice: random.Random) -> dict[str, str]:
-    """A volume for each table, for the log, and on PostgreSQL for each index, now and then apart from its table."""
+    """A volume for each table and for the log. On PostgreSQL, each index has a volume, too, sometimes another one than
+    its table."""
     place = {name: dice.choice(volumes) for name in (*tables, "log")}
     if engine == "postgres":
         place |= {f"{name}_pkey": dice.choice(volumes) if dice.random() < 0.3 else place[name] for name in tables}
@@ -163,7 +165,7 @@ def write_spec(case: Case, place: Path) -> Path:
 
 
 def volume_table(case: Case, place: Path) -> str:
-    """The volumes of a spec: made in memory, if there is such a folder, and held to their limits."""
+    """The volumes of a spec, with their limits, made in memory if there is such a folder."""
     memory = _MEMORY if _MEMORY.is_dir() else place
     made = f'path = "{memory}", file_bytes = {_VOLUME_BYTES}, mount_options = "noatime"'
     return ", ".join(f"{name} = {{ {made}, limit = {_table(limit)} }}" for name, limit in case.limits.items())
@@ -202,8 +204,9 @@ def _schema(case: Case) -> Iterator[str]:
 def measured(
     spec: Path, case: Case, to: Path, *, requests: bool = False
 ) -> tuple[dict[str, list[float]], dict[str, str]]:
-    """Makes a server for each layout and runs the load on it, the captured layout first, and captures that before.
-    Returns each layout's transactions a second in each run, and the spec's volume for each of the capture's.
+    """Makes a server for each layout, and runs the load on it. It begins with the captured layout, and captures it
+    before. Returns each layout's transactions per second in each run, and the spec's volume for each volume of the
+    capture.
     """
     plan = expand(load(spec))
     block = plan.blocks[0]
@@ -214,7 +217,7 @@ def measured(
         planned = next(one for one in block.runs if one.cell_id == cell.cell_id)
         site = Site(experiment="predicted", identity=f"{os.getpid():08x}", spec_folder=spec.parent)
         with open_block(block, site, InMemory()) as opened, opened.open(planned) as target:
-            # Each layout has run equally long when it is measured, because tables grow while they are updated.
+            # Before its measurement, each layout has run for the same time, because tables grow while they are updated.
             if label == PRESENT:
                 names = capture(target, cell, to, requests)
             else:
@@ -224,7 +227,7 @@ def measured(
 
 
 def capture(target: Any, cell: Cell, to: Path, requests: bool) -> dict[str, str]:
-    """Runs the load once, and captures it meanwhile. Returns the spec's volume for each of the capture's."""
+    """Runs the load once, and captures it meanwhile. Returns the spec's volume for each volume of the capture."""
     server = target._target.server  # noqa: SLF001 - below the volumes that were made
     dsn, sessions = _dsn(server.process), cell.config.generated_load.connections
     seconds, said = _SECONDS[cell.config.target.engine] - 1, list[str]()
@@ -256,8 +259,8 @@ def _dsn(process: Any) -> str:
 
 
 def _captured(dsn: str, sessions: int, window: Window, to: Path) -> str:
-    """Waits until the sessions work, and captures them. What went wrong; "" if nothing did. In this process, as a verb
-    takes seconds to load on a busy machine.
+    """Waits until the sessions work, and captures them. Returns the error as text; "" if there was none. It captures in
+    this process, because a verb takes seconds to load on a busy machine.
     """
     try:
         server = contract.target_of(dsn)
@@ -276,7 +279,7 @@ def _captured(dsn: str, sessions: int, window: Window, to: Path) -> str:
 
 
 def write_volumes(case: Case, names: Mapping[str, str], file: Path) -> None:
-    """The file that a prediction is asked for: the limits that the spec has, and the layouts but the captured one."""
+    """The volumes file of a prediction: the limits of the spec, and all layouts except the captured one."""
     lines = []
     for name, limit in case.limits.items():
         captured = [old for old, new in names.items() if new == name]
@@ -291,8 +294,8 @@ def write_volumes(case: Case, names: Mapping[str, str], file: Path) -> None:
 
 @dataclass(frozen=True)
 class Judged:
-    """A case and what came of it. `pairs`: pairs that the runs tell apart, and how many of them were predicted in the
-    right order. Rates by layout, of each run those that were measured.
+    """A case and its result. `pairs`: the number of pairs that the runs tell apart, and the number of them that were
+    predicted in the right order. Rates are by layout; measured rates are by run.
     """
 
     case: dict[str, Any]
@@ -308,13 +311,13 @@ class Judged:
 
     @property
     def errors(self) -> list[float]:
-        """The measured ratio to the captured layout, divided by the predicted ratio, as logarithms."""
+        """The logarithm of the measured ratio to the captured layout, divided by the predicted ratio."""
         return [math.log(self.measured_times[name] / times) for name, times in self.predicted_times.items()]
 
 
 def judged(case: Case, place: Path) -> Judged:
-    """Captures, measures, predicts and judges a case. A folder that holds its capture and its rates is not measured
-    again.
+    """Captures, measures, predicts and judges a case. If the folder has the case's capture and rates, it does not
+    measure again.
     """
     rates_file, file = place / "measured.json", place / "volumes.toml"
     if not rates_file.exists():
@@ -349,8 +352,8 @@ def _judge(case: Case, found: Prediction, runs: Mapping[str, Sequence[float]]) -
 
 
 def figures(folder: Path, cases: int, first_seed: int, kept: Path | None, *, write: bool = False) -> Iterator[Figure]:
-    """This many cases, in turns of the engines. Those in the folder `kept` are not measured again, but predicted again
-    from their captures. `write` puts their errors into the package, where intervals come from.
+    """Makes this many cases; the engines alternate. It does not measure cases in the folder `kept` again, but predicts
+    them again from their captures. `write` stores their errors in the package, for the intervals of predictions.
     """
     made = []
     for one in in_turns(
@@ -365,8 +368,8 @@ def figures(folder: Path, cases: int, first_seed: int, kept: Path | None, *, wri
 
 
 def in_turns(cases: int, first_seed: int, judge: Callable[[str, int, str], Made]) -> Iterator[Made]:
-    """What comes of this many cases, by engine, seed and a name for their folder, in turns of the engines. A case that
-    storagelab refuses, such as one captured on a busy machine, is left out and named.
+    """Yields the results of this many cases, by engine, seed and a name for their folder; the engines alternate. If
+    storagelab refuses a case, for example because the machine was busy during the capture, it is left out and named.
     """
     if reason := why_not():
         print(f"the cases are left out: {reason}")
@@ -381,7 +384,7 @@ def in_turns(cases: int, first_seed: int, judge: Callable[[str, int, str], Made]
 
 
 def write_known(new: Sequence[KnownCase]) -> None:
-    """Adds cases to the package's file of errors, in place of those with the same engine and name."""
+    """Adds cases to the package's file of errors, and replaces cases with the same engine and name."""
     names = {(one.engine, one.case) for one in new}
     cases = [*(one for one in known_cases() if (one.engine, one.case) not in names), *new]
     KNOWN.write_text(

@@ -1,5 +1,5 @@
-"""Raw I/O through storagelab against fio by hand, and against volumes of known speed. Needs fio; the latter also
-needs root.
+"""Compares raw I/O through storagelab with fio by hand, and with volumes of known speed. Both need fio; the second
+needs root, too.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def figures(folder: Path, pairs: int) -> Iterator[Figure]:
 
 
 def _against_fio(folder: Path, pairs: int) -> Figure:
-    """Pairs on one file of storagelab's own, in one block: the same job, once through storagelab and once by fio
+    """Measures pairs on one file of storagelab, in one block: the same job, once through storagelab and once by fio
     alone.
     """
     block = _block(folder, _SPEC.format(path=folder, made="", size=_SIZE, seconds=_SECONDS))

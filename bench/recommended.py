@@ -1,10 +1,10 @@
-"""`--only recommended`: drawn cases of a server on unequal volumes, for which `recommend` proposes moves. Then today's
-layout, the proposals and other layouts are measured.
+"""`--only recommended`: generates random cases of a server on unequal volumes, and lets `recommend` propose moves.
 
-In a third of the cases nothing can be gained: all lies on the one volume that is not slow. Goals: a proposal is faster
-in 90 % of the cases where the best layout that was measured gains 15 %, and within 5 % of that best in 75 %; "leave it"
-in 90 % of the cases where nothing gains; a proposal that is slower than today in at most 5 %; the predicted ratio
-within 15 % (median).
+Then it measures today's layout, the proposals and other layouts. In a third of the cases nothing can be gained, because
+all files lie on the only volume that is not slow. Goals, if the best measured layout gains 15 %: a proposal is faster
+in 90 % of these cases, and within 5 % of the best layout in 75 %. If no layout gains: "leave it" in 90 % of these
+cases. In all cases: a proposal is slower than today's layout in at most 5 %, and the median error of the predicted
+ratio is at most 15 %.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from storagelab.predicting.reckoning import predict
 from storagelab.predicting.recommending import recommend
 
 LAYOUTS, GAINS, NEAR, SLOWER = 6, 1.15, 0.95, 0.95
-"""Layouts that are measured beside today's at least; the gain of the best from which a case is one that can gain; how
-near to it a proposal is to come; a ratio from which a proposal is harmful."""
+"""The least number of measured layouts beside today's. The smallest gain of the best layout with which a case can gain.
+The largest distance of a good proposal from the best layout. The ratio below which a proposal is harmful."""
 _SLOW = 40
 TODAY, _PROPOSALS = "today", ("first", "second", "third")
 """The names of layouts in the stored files."""
 
 
 def drawn(engine: str, seed: int) -> Case:
-    """The case of this seed, as those of predictions, with two or three volumes and three to six tables."""
+    """The case of this seed, as for predictions, but with two or three volumes and three to six tables."""
     dice = random.Random(f"recommended {engine} {seed}")
     volumes = "abc"[: dice.randint(2, 3)]
     tables = [f"t{number}" for number in range(1, dice.randint(3, 6) + 1)]
@@ -53,7 +53,8 @@ def drawn(engine: str, seed: int) -> Case:
 
 @dataclass(frozen=True)
 class Judged:
-    """What came of a case. `times`: the measured rate of each layout over today's; `predicted`: of the proposals."""
+    """The result of a case. `times`: the measured rate of each layout divided by today's. `predicted`: the same for the
+    proposals, as predicted."""
 
     name: str
     times: dict[str, float]
@@ -76,7 +77,7 @@ class Judged:
 
 
 def judged(case: Case, place: Path) -> Judged:
-    """Captures, recommends, measures. A folder that holds its rates is not measured again."""
+    """Captures, recommends and measures. If the folder has the case's rates, it does not measure again."""
     kept = place / "measured.json"
     if not kept.exists():
         shutil.rmtree(place, ignore_errors=True)
@@ -120,7 +121,7 @@ def _known(case: Case, place: Path) -> KnownCase:
 
 
 def _others(case: Case, taken: list[dict[str, str]]) -> Iterator[tuple[str, dict[str, str]]]:
-    """Further layouts: all objects on one volume, only the log on one volume, then drawn layouts."""
+    """Further layouts: all objects on one volume, only the log on one volume, then random layouts."""
     dice, today = random.Random(f"others {case.seed}"), case.layouts[PRESENT]
     wanted = [dict.fromkeys(today, volume) for volume in case.limits]
     wanted += [{**today, "log": volume} for volume in case.limits]
@@ -132,7 +133,7 @@ def _others(case: Case, taken: list[dict[str, str]]) -> Iterator[tuple[str, dict
 
 
 def figures(folder: Path, cases: int, first_seed: int, kept: Path | None, *, write: bool = False) -> Iterator[Figure]:
-    """This many cases, in turns of the engines. `write` puts their errors into the package, as of `predictions`."""
+    """Makes this many cases; the engines alternate. `write` stores their errors in the package, as in `predictions`."""
     made, known = [], []
 
     def of(engine: str, seed: int, name: str) -> Judged:

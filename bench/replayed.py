@@ -1,6 +1,6 @@
-"""`--only replayed`: the kept cases of `recommended`, whose captured requests are replayed on the same layouts. Judged
-are the verdicts of the replay against those of the live database: the order of pairs that both tell apart, the ratio to
-today's layout, and whether the first proposal is faster.
+"""`--only replayed`: replays the captured requests of the kept cases of `recommended` on the same layouts. It compares
+the replay with the live database: the order of pairs that both tell apart, the ratio to today's layout, and whether the
+first proposal is faster.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _APART, _RUNS, _ROUND_BYTES = 1.05, (1, 2), 2**20
 
 @dataclass(frozen=True)
 class Both:
-    """The rates of each layout: of the live database in transactions a second, of the replay in requests a second."""
+    """The rates of each layout: the live database's in transactions a second, the replay's in requests a second."""
 
     name: str
     live: Mapping[str, Sequence[float]]
@@ -52,7 +52,7 @@ class Both:
 
 
 def replayed(case: Case, place: Path) -> Both:
-    """Captures the load of a kept case again with its requests, and replays these on its layouts."""
+    """Captures the load of a kept case again, with its requests, and replays the requests on the case's layouts."""
     told = json.loads((place / "measured.json").read_text("utf-8"))
     kept = place / "replayed.json"
     if not kept.exists():
@@ -64,7 +64,7 @@ def replayed(case: Case, place: Path) -> Both:
 
 
 def _again(case: Case, layouts: Mapping[str, Mapping[str, str]], place: Path) -> dict[str, list[float]]:
-    """The requests a second of each layout's replays."""
+    """The requests per second of each layout's replays."""
     trace = place / "requests" / REQUESTS
     found = read(trace)
     seen = {one.name for one in found.objects} | {"log"}
@@ -92,7 +92,7 @@ def _again(case: Case, layouts: Mapping[str, Mapping[str, str]], place: Path) ->
 
 
 def figures(folder: Path, cases: int, first_seed: int, kept: Path | None) -> Iterator[Figure]:
-    """Of this many cases that `recommended` kept, in turns of the engines."""
+    """Replays this many cases that `recommended` kept; the engines alternate."""
 
     def of(engine: str, seed: int, name: str) -> Both:
         drawn = recommended.drawn(engine, seed)

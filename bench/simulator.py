@@ -24,8 +24,8 @@ ROOT = Path(__file__).parent.parent
 CAMPAIGN = ROOT / "experiments" / "multiple-data-files.toml"
 JOBS = 2
 TIMES = 3
-"""How often the figures that take a minute are measured: on a shared machine the same work can take a fifth longer
-at another time.
+"""The number of measurements of figures that take a minute, because on a shared machine the same work can take a fifth
+longer at another time.
 """
 _RATIO_ROW = re.compile(r"^ *(?P<processes>\d+) +[\d.]+ +[\d.]+ +[\d.]+ +(?P<same>[\d.]+) +(?P<standard>[\d.]+) ", re.M)
 _FTL_ROW = re.compile(r"^map alone, (?P<pattern>\S+(?: \S+)*) +[\d.]+ +(?P<millions>[\d.]+)$", re.M)
@@ -42,7 +42,7 @@ class _Campaign(NamedTuple):
 
 
 def figures(folder: Path, times: int = TIMES) -> Iterator[Figure]:
-    """Every figure of the simulator, each as soon as it is measured."""
+    """Yields every figure of the simulator as soon as it is measured."""
     yield from _campaigns(folder, times)
     yield from _life_size(folder, times)
     yield from _kernel()
@@ -97,7 +97,7 @@ def _campaign(results: Path) -> _Campaign:
 
 
 def _python_per_run(folder: Path, runs: tuple[Run, ...]) -> Iterator[Figure]:
-    """Python's share of a run's CPU time, in ms: storing it, and judging it with all others."""
+    """Python's part of a run's CPU time, in ms: to store the run, and to judge it with all others."""
     experiment = reading.load(CAMPAIGN)
     with Store.writing(folder / "stored-again", experiment) as store:
         began = time.process_time()

@@ -1,4 +1,4 @@
-"""Makes the tables of docs/records/monte-carlo.md: the statements of reports on drawn campaigns, for each order.
+"""Makes the tables of docs/records/monte-carlo.md: the statements of reports on simulated campaigns, for each order.
 
 make bench ARGS="--only statistics"            prints the tables and whether the goals are met; --quick: a tenth of it
 make bench ARGS="--only statistics --write"    also writes the tables into docs/records/monte-carlo.md
@@ -27,9 +27,10 @@ from storagelab.model.values import Estimate
 
 EXPERIMENTS = 1000
 LARGE = 16
-"""The experiments of each row; a fifth of that for campaigns of this many layouts, which take long to judge."""
+"""The number of experiments of each row. Campaigns with this many layouts take long to judge, so they have a fifth of
+it."""
 FALSE_MOST = 5.0
-LIMIT_SE = 2.0  # a figure misses its limit if it exceeds it by so many standard errors; chance causes that once in 40
+LIMIT_SE = 2.0  # a figure that exceeds its limit by more standard errors misses it; chance causes this once in 40
 DOCUMENT = Path(__file__).parent.parent / "docs" / "records" / "monte-carlo.md"
 FIVE, TEN = math.log(1.05), math.log(1.10)
 
@@ -47,14 +48,14 @@ class Row(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """What is counted in an experiment, and then shares; NaN where an order doesn't have it.
+    """The counts of one experiment, and later shares; NaN if an order lacks them.
 
-    `false`: any difference is stated where there is none; or, of a layout that stalls, that another is slower, or that
-    it wins or passes. `held` = whether the set that may be fastest holds the first and the second of equal layouts.
-    `means` and `ratio` = intervals that hold the truth. Of a layout that is 5 or 10 % slower: whether it is called
-    slower, whether it is out of the set, and whether it passes a gate at 5 %; by how much it is said to be slower if it
-    is, over the truth, and the same of the lower end. Of one that is 10 % ahead: whether it is named, or another, and
-    the runs that a race took, as a share.
+    `false`: the report states a difference that does not exist. If a layout stalls, these statements are false, too:
+    another layout is slower, or the layout that stalls wins or passes. `held`: the set of layouts that may be the
+    fastest contains the first and the second of equal layouts. `means`, `ratio`: the intervals contain the true values.
+    For a layout that is 5 or 10 % slower: whether it is called slower, whether it is outside the set, and whether it
+    passes a gate at 5 %; the stated difference divided by the true one, and the same for the lower end. For a layout
+    that is 10 % faster: whether it is named, or another layout, and the runs of a race, as a share.
     """
 
     false: float
@@ -77,7 +78,7 @@ class Counts(NamedTuple):
 
 
 def count(drawn: Campaign, kind: str, runs: int) -> Counts:
-    """Counts the statements about a drawn campaign if layouts are equal, if one is slower, or if one is faster."""
+    """Counts the statements about a simulated campaign if layouts are equal, if one is slower, or if one is faster."""
     slow, truth = drawn.slow, drawn.truth
     only = np.arange(len(truth)) == slow
     equal, five, ten = (drawn.said(truth + more * only) for more in (0.0, FIVE, TEN))
@@ -160,7 +161,7 @@ def drawn(experiments: int, jobs: int = 0) -> dict[Row, Counts]:
 
 
 def figures(quick: bool, write: bool, folder: Path | None = None, jobs: int = 0) -> Iterator[Figure]:
-    """Every figure with a goal; makes the tables on the way, with the rows that are kept in the folder."""
+    """Yields every figure with a goal, and makes the tables, with the rows that the folder has."""
     drawn_rows.into(folder)
     experiments = EXPERIMENTS // (10 if quick else 1)
     found = drawn(experiments, jobs)

@@ -1,7 +1,6 @@
-"""A volume whose limit holds only what is started in a control group of its own, so that one process can be freed from
-it.
+"""A volume whose limit applies only to processes in its own control group, so that the bench can exempt one process.
 
-Volumes of a spec are limited for everybody (`storagelab.volumes`). Needs root, and version 1 of the control
+Limits of a spec's volumes apply to all processes (`storagelab.volumes`). Needs root, and version 1 of the control
 groups.
 """
 
@@ -49,7 +48,8 @@ class Throttled(NamedTuple):
         (self.group.parent / "cgroup.procs").write_text(str(pid))
 
     def command(self, words: Sequence[str]) -> list[str]:
-        """The command that joins the group and then becomes `words`: everything that it starts is throttled, too."""
+        """The command that joins the group and then becomes `words`. All processes that it starts are throttled,
+        too."""
         join = f'echo $$ > {self.group / "cgroup.procs"} && exec "$@"'
         return ["sh", "-c", join, "sh", *words]
 
@@ -71,7 +71,8 @@ def volume(folder: Path, size_bytes: int) -> Iterator[Throttled]:
 
 
 def _remove(group: Path) -> None:
-    """Removes a group. Processes still in it are left from a failure, or are ending: it waits, then kills them."""
+    """Removes a group. Processes in the group remain from a failure, or are ending. The function waits for them, then
+    kills them."""
     deadline = time.monotonic() + _PATIENCE_S
     while members := (group / "cgroup.procs").read_text().split():
         if time.monotonic() > deadline:

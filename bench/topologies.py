@@ -1,8 +1,9 @@
-"""`--only topologies`: random drives with random contents, of which an experiment prepares some and is killed at a
-random moment. After it is undone, every byte of the other drives must be what it was.
+"""`--only topologies`: generates random drives with random contents.
 
-Each runs in a guest with throw-away drives (`bench.guest`): a kernel that is a program, with SCSI drives; or an
-emulated machine with NVMe drives, which can also be formatted to other sectors, but takes five times as long.
+An experiment prepares some of them, and is killed at a random moment. After storagelab has undone it, every byte of the
+other drives must be unchanged. Each topology runs in a guest with throw-away drives (`bench.guest`). The guest is a
+kernel that runs as a program, with SCSI drives; or an emulated machine with NVMe drives, which can be formatted to
+other sectors, but takes five times as long.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ _SCRIPT = Path(__file__).parent / "guest" / "one_topology.py"
 
 
 def drawn(folder: Path, first_seed: int, count: int, *, nvme: bool = False) -> list[dict[str, Any]]:
-    """What came of the topologies of these seeds: a value for each, as `one_topology.py` tells it, with `broke` if it
-    did not get to its end.
+    """The results of the topologies of these seeds: the value that `one_topology.py` prints for each, with `broke` if
+    it did not reach its end.
     """
     own = folder / f"topologies-{first_seed}"
     own.mkdir(parents=True)
@@ -46,7 +47,8 @@ def drawn(folder: Path, first_seed: int, count: int, *, nvme: bool = False) -> l
 
 
 def figures(folder: Path, count: int, kept: Path | None = None) -> Iterator[Figure]:
-    """The figures of `count` topologies. Those stored in the file `kept` are not drawn again; new ones are added."""
+    """The figures of `count` topologies. Topologies stored in the file `kept` are not made again; new ones are
+    added."""
     nvme = user_mode.absent() != ""
     if nvme and (reason := absent()):
         print(f"topologies: no guest: {user_mode.absent()}; {reason}")

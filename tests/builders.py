@@ -1,7 +1,7 @@
 """Experiments, plans and runs made up for tests.
 
-FABRICATED: no figure that comes out of this file was ever measured. They have the shape of real ones, so that analysis
-and reports can be tested without a server; every environment says so.
+FABRICATED: no figure of this file was measured. Experiments, plans and runs have the form of real ones, so that
+analysis and reports can be tested without a server. Every environment says so.
 
     experiment, plan, runs = make_campaign({"layout.data_files": [1, 2, 4, 8]}, elapsed=lambda levels, repetition: 10.0)
 """
@@ -160,7 +160,7 @@ def make_planned(
 
 
 RUNS = {"elapsed", "waits", "environment", "failed"}
-"""The names by which `make_runs` is told what runs there are; others are fields of an experiment."""
+"""The names of the arguments of `make_runs`. All other names are fields of an experiment."""
 
 
 def make_campaign(
@@ -185,7 +185,7 @@ def story(
 def make_run(
     planned: PlannedRun, cell: Cell, measurement: Measurement | None, reason: str = "", attempt: int = 1
 ) -> Run:
-    """A run as the store returns it: failed without a measurement, unverified when a check says so."""
+    """A run as the store returns it: failed without a measurement, and unverified if a check fails."""
     started = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=30 * planned.sequence)
     unverified = measurement is not None and bool(measurement.unverified)
     return Run(

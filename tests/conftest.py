@@ -1,4 +1,4 @@
-"""What all tests share: real PostgreSQL binaries where there are any, and how hypothesis looks for counterexamples."""
+"""The common parts of all tests: real PostgreSQL binaries, and hypothesis' search for counterexamples."""
 
 import os
 import signal
@@ -60,7 +60,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """One more than the cores, as many tests wait for servers; few enough for the memory of any machine."""
+    """One more than the cores, because many tests wait for servers. Any machine's memory is enough for it."""
     return min(usable_cpus() + 1, 8)
 
 
@@ -72,8 +72,8 @@ def postgres_bin_dirs() -> list[Path]:
 
 @pytest.fixture(scope="session", autouse=True)
 def templates(tmp_path_factory) -> Path:
-    """The folder of databases to copy. Charts stay blank too; tests that need the real thing request a fixture
-    below."""
+    """The folder of databases to copy. Charts stay blank, too. Tests that need real databases or charts request a
+    fixture below."""
     folder = tmp_path_factory.mktemp("databases")
     shortcuts.take(folder)
     return folder
@@ -114,7 +114,7 @@ def scratch(monkeypatch) -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def shared_server() -> Iterator[Server]:
-    """A server that runs as long as the tests, for those that need no server of their own."""
+    """A server that runs as long as the tests, for tests that need no separate server."""
     with open_folder() as folder, running(folder, max_connections=120, fsync=False) as server:
         yield server
 
@@ -195,7 +195,7 @@ def guest(tmp_path) -> Callable[..., Finished]:
 
 @pytest.fixture
 def quick_guest(tmp_path) -> Callable[..., Finished]:
-    """Runs one of them in a kernel that is a program, with so many throw-away SCSI drives of so many MiB."""
+    """Runs such a script in a kernel that runs as a program, with this many throw-away SCSI drives of this many MiB."""
     if reason := user_mode.absent():
         pytest.skip(f"no quick guest: {reason}")
 
@@ -207,7 +207,7 @@ def quick_guest(tmp_path) -> Callable[..., Finished]:
 
 @pytest.fixture
 def during(monkeypatch) -> Callable[[Callable[[OneRun], object]], None]:
-    """Does something once, as soon as rows of a run are in: `during(lambda target: ...)`."""
+    """Calls a function once, as soon as a run has inserted rows: `during(lambda target: ...)`."""
     on_poll = OneRun._on_poll
 
     def arrange(trouble: Callable[[OneRun], object]) -> None:

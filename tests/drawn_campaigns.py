@@ -1,4 +1,4 @@
-"""Draws campaigns of every shape, stopped anywhere, for tests of everything that is made of stored runs.
+"""Generates random campaigns of every kind, stopped at any point, for tests of all that stored runs give.
 
 FABRICATED: no figure that comes out of this file was ever measured. Hypothesis draws a campaign's shape, which it can
 make smaller; the figures of its runs follow from the shape's seed.
@@ -91,9 +91,9 @@ TIMES = ("a little noise", "all equal", "anything", "a steep trend", "odd runs",
 
 @dataclass(frozen=True)
 class Shape:
-    """What a campaign is like. `made` of its planned runs were made before it stopped; `troubles` is the share of runs
-    that failed, are unverified or are missing; `hosts` made its rounds in turn. `race` = the rules of its race, None
-    for none."""
+    """The kind of a campaign. `made` of its planned runs were made before it stopped. `troubles` is the share of runs
+    that failed, are unverified or are missing. `hosts` made its rounds in turn. `race` has the rules of its race; None
+    without a race."""
 
     of: str
     factors: int
@@ -159,7 +159,7 @@ def _planned(of: str, factors: int, repetitions: int, order: str, costly: bool) 
 
 
 def _raced(experiment: Experiment, noise: "_Noise") -> list[Run]:
-    """Rounds of a race, until it is decided or its time is over, in the middle of a round as likely as not."""
+    """Rounds of a race, until it is decided or its time is over, which may be in the middle of a round."""
     racing, runs = Racing(experiment, []), []
     for _ in range(ROUNDS_OF_A_RACE):
         made = {(run.cell_id, run.repetition) for run in runs}

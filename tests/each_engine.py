@@ -1,4 +1,4 @@
-"""A server of each engine that already runs, asked and given logins in the same way.
+"""A running server of each engine, with the same interface for queries and logins.
 
 def test_...(server, scratch):          once for each engine; the server is left as it was found
     config = cell(server, scratch)      a small cell that attaches to it

@@ -157,7 +157,7 @@ def extension_trend(levels: Sequence[int], shares: Sequence[float | None], at=No
 
 
 def golden(name: str, form: str = "txt") -> Path:
-    """What a test's situations said. After a change of words: `python tools/make_golden_answers.py`."""
+    """The words of a test's situations. After a change of words, run `python tools/make_golden_answers.py`."""
     return Path(__file__).parent / "golden" / "words" / f"{name}.{form}"
 
 

@@ -32,7 +32,7 @@ def started() -> Iterator[playwright.Browser]:
 
 
 def watched(tab: playwright.Page, own: str) -> list[str]:
-    """What goes wrong from now on: errors, dialogs, and requests of anything but the page `own`."""
+    """The faults from now on: errors, dialogs, and requests of anything except the page `own`."""
     wrong: list[str] = []
     tab.on("pageerror", lambda error: wrong.append(str(error)))
     tab.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)

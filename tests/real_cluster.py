@@ -87,7 +87,7 @@ class Machines:
 def machines(
     folder: Path, workers: int, *, scheme: str = "tcp", host: str = _HOST, **environment: str
 ) -> Iterator[Machines]:
-    """`host` is where the scheduler listens: "" means at every address of this machine."""
+    """`host` is the address at which the scheduler listens; "" means every address of this machine."""
     made = Machines(folder, scheme=scheme, host=host, **environment)
     try:
         made.make_up(workers)
@@ -97,7 +97,7 @@ def machines(
 
 
 def done_by(address: str, folder: Path | None = None) -> list[str]:
-    """What the cluster did for a client with Dask's settings in this folder."""
+    """The cluster's work for a client with Dask's settings in this folder."""
     jobs = Noting("a", "b")
     settings = dask.config.collect([str(folder)], env={}) if folder else {}
     with dask.config.set(dask.config.merge(dask.config.config, settings)):

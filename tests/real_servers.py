@@ -101,7 +101,7 @@ def mounted(place: Path, *options: str) -> Iterator[Path]:
 
 
 def counted_starts(settings: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[Sequence[str]]:
-    """The commands by which an engine's `settings` ask its server's parser, each as it is started."""
+    """Yields the commands with which an engine's `settings` call its server's parser, each at its start."""
     commands: list[Sequence[str]] = []
 
     def counted(command: Sequence[str], *others: Any, **more: Any) -> subprocess.CompletedProcess[str]:
@@ -176,8 +176,8 @@ def running(folder: Path, bin_dir: str | None = None, **settings: Any) -> Iterat
 
 @contextlib.contextmanager
 def open_folder() -> Iterator[Path]:
-    """A folder that a server without root's rights may enter, with a short name, since a socket's path holds 107
-    bytes."""
+    """A folder that a server without root's rights may enter. Its name is short, because a socket's path has at most
+    107 bytes."""
     with tempfile.TemporaryDirectory(prefix="slab-", dir="/tmp") as name:
         Path(name).chmod(0o755)
         yield Path(name)
@@ -236,7 +236,7 @@ def server_processes(below: Path, names: tuple[str, ...] = ("postgres", "mariadb
 
 
 def left_behind(scratch: Path) -> list[str]:
-    """What storagelab left on the volumes, in the temporary folder and among the processes; empty if all is well."""
+    """Remains of storagelab on the volumes, in the temporary folder and among the processes; empty if none."""
     folders = [path for path in scratch.rglob("storagelab-*") if path.is_dir()]
     return [*map(str, folders), *(f"process {pid}" for pid in server_processes(scratch))]
 

@@ -1,4 +1,4 @@
-"""Stands in for a SQL Server behind a real TDS connection, as far as storagelab talks to one.
+"""Replaces a SQL Server behind a real TDS connection, for the statements that storagelab sends.
 
 It shows that the driver, the threads, the order of statements, the decoding and the clean-up work together. It shows
 nothing about SQL Server itself: these few lines decide what a statement does here. Columns and their types are as

@@ -1,6 +1,6 @@
-"""Runs commands as a shell does: in a process of their own, with the streams and environment that a test gives them.
+"""Runs commands as a shell does: in a separate process, with the streams and environment that a test gives.
 
-It takes the same shortcuts as other tests: charts stay blank. Where a test gives neither streams nor environment, and
+It takes the same shortcuts as other tests: charts stay blank. If a test gives neither streams nor environment, and
 draws nothing, the process is a fork of this one, which has loaded everything already.
 """
 

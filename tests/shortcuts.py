@@ -84,7 +84,7 @@ def copying(make: Make, templates: Path) -> Make:
 
 
 def kind(server: PrivateServer) -> str:
-    """A key for what determines a new database: the programs, and the options that it needs from the start."""
+    """A key for the facts that determine a new database: the programs, and the options that it needs from the start."""
     settings = {
         name: value for name, value in server.settings.items() if isinstance(server, MariaDBServer) or name in MADE_WITH
     }
@@ -92,7 +92,7 @@ def kind(server: PrivateServer) -> str:
 
 
 def copy(source: Path, target: Path, *options: str) -> None:
-    """Copies the content of one folder into another, with owners and modes, using cp, as it is faster than Python."""
+    """Copies the content of one folder into another, with owners and modes, by cp, because cp is faster than Python."""
     subprocess.run(["cp", "-a", *options, f"{source}/.", str(target)], check=True)
 
 

@@ -1,4 +1,4 @@
-"""Work for executors, in a module of its own because each worker process loads it."""
+"""Work for executors, in a separate module, because each worker process loads it."""
 
 import os
 import time

@@ -1,4 +1,4 @@
-"""What users and their programs rely on: verbs with their options, keys of a spec, fields of the export, exit codes.
+"""The interface for users and programs: verbs with their options, keys of a spec, fields of the export, exit codes.
 
     .venv/bin/python tests/surface.py        records today's in tests/surface.json
 

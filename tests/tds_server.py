@@ -1,5 +1,5 @@
 """A server that speaks TDS over a real socket, for tests: the driver, its threads and its errors are real; the answers
-come from the test's `answer`. It knows no SQL and can't tell what SQL Server itself would do.
+come from the test's `answer`. It knows no SQL, and does not show what SQL Server itself would do.
 
 The protocol is Microsoft's open specification [MS-TDS], as far as a driver needs it: prelogin, login, batches.
 """

@@ -1,5 +1,5 @@
-"""A verb, a load, an engine, a layer of a volume and a key of the tests' own are found everywhere. No file of
-storagelab's is touched for a verb, a load or a layer, a line for an engine, and a line in two files for a key.
+"""A verb, a load, an engine, a layer of a volume and a key that tests add are found everywhere. A verb, a load or a
+layer needs no change of storagelab's files. An engine needs one line, and a key needs a line in each of two files.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Two specs as one experiment: their cells run in turns, what differs is a factor, and a gate decides."""
+"""Two specs as one experiment: their cells' runs alternate, their differences are a factor, and a gate decides."""
 
 import json
 import tomllib
@@ -74,7 +74,7 @@ def test_the_same_two_files_are_the_same_experiment_and_its_text_says_so(written
 @pytest.mark.parametrize(
     ("changes", "key", "problem"),
     [
-        ((), None, "says the same as the other spec"),
+        ((), None, "is equal to the other spec"),
         ((("repetitions = 2", "repetitions = 3"),), "repetitions", "differs from the spec that it is compared with"),
         ((("[1, 4]", "[1, 8]"),), "factors", "differs from the spec that it is compared with"),
         (
@@ -125,7 +125,7 @@ def value_of(schema: keys.Schema, random: Random) -> object:
 
 @pytest.mark.slow
 def test_whatever_key_two_specs_differ_in_they_are_planned_or_refused_in_words(home, typed, monkeypatch):
-    """The server is taken to accept everything: what is asked is whether any value can be a level."""
+    """The server is assumed to accept everything. The test asks whether any value can be a level."""
     monkeypatch.setattr(_planning, "survey", lambda *_, **__: Preflight(server="a server", volumes=()))
     for name in ("tables.sql", "a.sql", "b.sql"):
         (home / name).write_text("SELECT 1;\n")

@@ -1,4 +1,4 @@
-"""Whole experiments: what is concluded, how surely, and what is not. All samples are fabricated."""
+"""Whole experiments: the right conclusions, their certainty, and no wrong ones. All samples are fabricated."""
 
 import random
 

@@ -98,7 +98,7 @@ def limited_by(caution, times=lambda at: 10.0) -> Findings:
 
 
 def gives_up(worse: str) -> Findings:
-    """`worse` = the setting under which runs take longer; each setting gives something up, and the disk is virtual."""
+    """`worse` is the setting under which runs take longer. Each setting gives up safety. The disk is virtual."""
     findings = analysed({FORMAT: ["on", "off"]}, noisy(lambda at: 14.0 if at[FORMAT] == worse else 10.0))
     cells = {cell.levels[FORMAT]: cell.cell_id for cell in findings.cells}
     given_up = [
@@ -279,7 +279,7 @@ def test_and_so_are_many_more(drawn):
 
 
 def check_the_screen_of(drawn: Drawn) -> None:
-    """Only names of more than a third of a line make it longer than a screen, or wider, as they are never cut."""
+    """Only names longer than a third of a line make it longer or wider than a screen, because names are never cut."""
     lines = texts(drawn.findings)
     rows = on_a_terminal(opened(drawn.findings), COLUMNS, full=False).splitlines()
     if max(map(len, drawn.names), default=0) <= 30:

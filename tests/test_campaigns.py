@@ -1,6 +1,4 @@
-"""Two campaigns: layouts matched by their levels, ratios whose errors are drawn, and a gate that knows what it can't
-tell.
-"""
+"""Two campaigns: layouts matched by their levels, ratios with random errors, and a gate that says if it can't tell."""
 
 import math
 import random

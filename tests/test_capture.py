@@ -1,4 +1,4 @@
-"""Captures of real servers: what they show of a load that is known, what they keep, and how they end."""
+"""Captures of real servers under a known load: their figures, the data that they keep, and their end."""
 
 import contextlib
 import io
@@ -255,7 +255,7 @@ def test_requests_to_files_that_are_gone_count_unless_another_server_asked():
     gone = 2**40
     assert asked(Server(mine=True), gone) == ["unknown files"]
     assert asked(Server(mine=False), gone) == []
-    # A thread that nobody saw alive is the server's if it asked for another file of the server.
+    # A thread that no sample saw counts as the server's if it used another file of the server.
     assert asked(Server(mine=False), own, gone) == ["other files", "unknown files"]
     assert asked(Server(mine=True), gone, device=device + 1) == []
 

@@ -1,4 +1,4 @@
-"""The folder of a capture is read as it was written, and says what is wrong with it."""
+"""The folder of a capture is read back as it was written, and a damaged one is refused with the reason."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What a run leaves behind: it is found, told with its size, and taken out of the times where that can be done."""
+"""Carry-over from run to run is found, reported with its size, and subtracted from the times if possible."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Each caution is raised when there is a reason for it, with the figures that its wording needs, and not otherwise."""
+"""Each caution appears if there is a reason for it, with the figures that its text needs, and only then."""
 
 import copy
 import json

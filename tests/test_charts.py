@@ -1,4 +1,4 @@
-"""Charts: what they draw, what they say, and that they can be drawn at all."""
+"""Charts: their marks, their captions, and that each can be drawn."""
 
 import itertools
 import json

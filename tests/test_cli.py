@@ -1,4 +1,4 @@
-"""What a person types: exit codes, what goes to which stream, and never a traceback."""
+"""The command line: exit codes, the right streams, and never a traceback."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""An option that a path of a verb does not use is refused, before anything is read or touched."""
+"""A verb refuses an option that it does not use in the given case, before it reads or touches anything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The elapsed times of a server whose clock is set during a run, or that is stopped for a while, are not believed."""
+"""If a server's clock is set during a run, or the server is stopped for a time, its times are not trusted."""
 
 import os
 import re
@@ -149,7 +149,7 @@ def test_a_machine_that_was_suspended_amid_a_run_is_told_of_though_all_its_clock
 
 
 def stopped_for(seconds: float, pids: list[int]) -> subprocess.Popen[str]:
-    """Returns at once; a shell does the work, as this very process may be the one stopped. It prints both moments."""
+    """Returns at once. A shell does the work, because this process may be the stopped one. It prints both moments."""
     numbers = " ".join(map(str, pids))
     return subprocess.Popen(
         ["sh", "-c", f"date +%s.%N; kill -STOP {numbers}; sleep {seconds}; kill -CONT {numbers}; date +%s.%N"],

@@ -1,4 +1,4 @@
-"""Work on a cluster of Dask's: whichever machine dies, hangs or fills up, nothing is lost and nothing is made twice."""
+"""Work on a Dask cluster: if any machine dies, hangs or fills up, no run is lost or made twice."""
 
 import os
 import re

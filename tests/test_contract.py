@@ -1,4 +1,4 @@
-"""The contract suite on real PostgreSQL servers and a recorded SQL Server: what it must pass, and what it must fail."""
+"""The contract suite on real PostgreSQL servers and a recorded SQL Server: some must pass, and some must fail."""
 
 import contextlib
 import os

@@ -1,5 +1,5 @@
-"""What differences claim: how often they are false or missed, and how often intervals hold the truth. All samples are
-drawn with fixed seeds; docs/records/monte-carlo.md has more.
+"""The statements about differences: how often they are false or missed, and how often intervals contain the true value.
+All samples are drawn with fixed seeds; docs/records/monte-carlo.md has more.
 """
 
 import math

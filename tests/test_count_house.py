@@ -1,4 +1,4 @@
-"""The counts of the code, and what they hold: only loads know which load it is, only servers which server."""
+"""The counts of the code, and their rules: only loads distinguish loads, and only servers distinguish servers."""
 
 import importlib.util
 from pathlib import Path

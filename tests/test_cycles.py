@@ -1,4 +1,4 @@
-"""Checkpoint cycles: how long a run counts so that it holds whole ones, and what reports say of parts of them."""
+"""Checkpoint cycles: the length of a run with whole cycles, and the statements of reports about parts of cycles."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""`demo` bounds what faster storage could gain here, and tells how fast this disk syncs."""
+"""`demo` gives an upper bound for the gain from faster storage here, and the rate of this disk's syncs."""
 
 import re
 import shutil

@@ -1,5 +1,5 @@
-"""Root follows no link that a server's user put into its folders, and neither waits for its pipes nor believes its
-files.
+"""Root follows no link that a server's user put into the server's folders, and neither waits for pipes nor trusts files
+there.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""What a machine can and can't measure: real probes on this one, and probes on recorded other machines."""
+"""What a machine can and can't measure: real probes on this machine, and probes on recorded machines."""
 
 import io
 import os

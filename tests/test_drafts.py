@@ -1,4 +1,4 @@
-"""Drafts of specs from running servers and from answers: they say what is there, and plan as they are."""
+"""Drafts of specs from running servers and answers: they describe the server, and `plan` accepts them unchanged."""
 
 import io
 import sys

@@ -1,4 +1,4 @@
-"""What is drawn for the records is kept row by row, and holds what it says it does."""
+"""Simulated results for the records are stored row by row, and contain the promised figures."""
 
 from pathlib import Path
 

@@ -1,5 +1,5 @@
-"""Volumes made of whole drives: which drives are refused, what is remembered of them, and that nobody's data is
-destroyed unasked. `test_preparing` makes such volumes, in a guest.
+"""Volumes made of whole drives: the refused drives, the journal's facts, and that no data is destroyed without a
+question. `test_preparing` makes such volumes, in a guest.
 """
 
 import contextlib

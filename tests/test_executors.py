@@ -1,4 +1,4 @@
-"""Work in other processes: whichever of them dies, and whenever, the others continue, and Ctrl-C ends them all."""
+"""Work in other processes: if any process dies at any moment, the others continue. Ctrl-C ends them all."""
 
 import os
 import re

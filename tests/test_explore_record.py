@@ -1,4 +1,4 @@
-"""What the page's block knows of each cell: complete, short, and free of what must not leave."""
+"""The data of each cell in the page's block: complete, short, and without secrets."""
 
 import json
 

@@ -1,6 +1,4 @@
-"""Why an answer is as it is, where transactions are judged: waits add up to the mean transaction, and to no
-percentile.
-"""
+"""The reasons of an answer about transactions: waits add up to the mean transaction, but not to a percentile."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""fio as storagelab runs it: its figures, its histograms, and what happens when it can't."""
+"""fio as storagelab runs it: its figures, its histograms, and its failures."""
 
 import shutil
 import subprocess

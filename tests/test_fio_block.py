@@ -1,4 +1,4 @@
-"""Raw I/O on real volumes: a file that is written once for a engine, runs on it, and nothing left behind."""
+"""Raw I/O on real volumes: a file that is written once, runs on it, and no remains."""
 
 import subprocess
 import sys

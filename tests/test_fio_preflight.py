@@ -1,4 +1,4 @@
-"""What raw I/O on real drives refuses before anything is touched: one message each, with the key and the way out."""
+"""The refusals of raw I/O on real drives, before anything is touched: one message each, with the key and a solution."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""The fit that anyone can run again: what it searches, and what it writes back."""
+"""The fit that anyone can repeat: the values that it searches, and the values that it writes."""
 
 import importlib
 import re

@@ -1,4 +1,4 @@
-"""storagelab's own folders on the user's volumes: only what it made is ever removed."""
+"""storagelab's own folders on the user's volumes: it removes only folders that it made."""
 
 import contextlib
 import json

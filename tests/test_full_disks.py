@@ -1,4 +1,4 @@
-"""Disks that fill up under a store, a report and a capture: one sentence with a way out, and the next try goes on."""
+"""Disks that fill up under a store, a report and a capture: a sentence with a solution, and the next try continues."""
 
 from __future__ import annotations
 

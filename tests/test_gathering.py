@@ -1,4 +1,4 @@
-"""Campaigns of one spec, made on a host each, become one; or a message says why they can't."""
+"""Campaigns of one spec, each made on one host, become one campaign, or a message says why they can't."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""Files that others wrote: what has no end is not read, and what is damaged is refused in words."""
+"""Files that others wrote: endless files are not read, and damaged files are refused with a message."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Arrays, caches, links and raw I/O as a spec declares them: what reaches the core, and what is refused on the way."""
+"""Arrays, caches, links and raw I/O as a spec declares them: the core's input, and the refusals before it."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The descriptions of this machine and of recorded others, and what may be done to a volume."""
+"""The descriptions of this machine and of recorded machines, and the allowed actions on a volume."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What a report says of runs that several hosts made: within each host, for hosts like these."""
+"""Reports on runs of several hosts: comparisons within each host, and verdicts for hosts like these."""
 
 import random
 

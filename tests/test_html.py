@@ -1,4 +1,4 @@
-"""The page as text: its content and order, and that no user text can become markup."""
+"""The page as text: its content and order, and that no text of a user can become markup."""
 
 import base64
 import gzip

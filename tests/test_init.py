@@ -28,7 +28,7 @@ ABOUT_THIS_MACHINE = {
     "runs may count before the redo log is full": "MariaDB", "the trace has": "your own",
     "are too short": "Its runs are short", "data is prepared": "made once",
 }  # fmt: skip
-"""What `plan` can't know before a user says more, and the words by which a spec asks for that."""
+"""The facts that `plan` lacks until a user adds them, and the messages that ask for them."""
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""What levels of factors do: how one factor's best level and effect depend on another, and charts of them."""
+"""The effects of levels: how one factor's best level and effect depend on another factor, and their charts."""
 
 import math
 import random

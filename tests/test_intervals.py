@@ -1,4 +1,4 @@
-"""Figures of one cell: means, intervals, extremes, and the critical points that they need; and the fit behind them."""
+"""Figures of one cell: means, intervals, extremes and critical points, and the fit from which they come."""
 
 import math
 

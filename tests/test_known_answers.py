@@ -1,4 +1,4 @@
-"""Real servers on volumes of known speed: storagelab must say what arithmetic says. And the arithmetic itself."""
+"""Real servers on volumes of known speed: storagelab's answer must equal the calculated one. And the calculation."""
 
 import math
 from types import SimpleNamespace

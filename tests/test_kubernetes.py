@@ -1,4 +1,4 @@
-"""A campaign as a Job of Kubernetes: its objects by the published schemas, its claims in manifests, and what delays it.
+"""A campaign as a Kubernetes Job: its objects by the published schemas, its claims in manifests, and what delays it.
 
 No cluster is needed: the server that is asked for classes is a small one on loopback.
 """

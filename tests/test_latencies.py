@@ -1,4 +1,4 @@
-"""Percentiles of a cell: from the merged histogram of its runs, with intervals that hold what they promise."""
+"""Percentiles of a cell: from the merged histogram of its runs, with correct intervals."""
 
 import math
 import random

@@ -1,4 +1,4 @@
-"""The articles' table on N data files of each engine: where its files really lie, and whose it is."""
+"""The articles' table on N data files of each engine: the real places of its files, and its owner."""
 
 import contextlib
 import os

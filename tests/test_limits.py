@@ -1,4 +1,4 @@
-"""A volume is named where its limit sets the pace, and not where a load is only as flat as a limit would make it."""
+"""The report names a volume as the reason if its limit determines the rate, but not if a load is merely as constant."""
 
 import random
 

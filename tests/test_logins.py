@@ -1,5 +1,5 @@
-"""Logging in to a server that already runs: how its address is given, what is refused in the server's own words, which
-rights and settings a login needs; and no password is ever shown.
+"""Logins to a server that already runs: the forms of its address, the refusals with the server's own message, the
+rights and settings that a login needs; and no password is ever shown.
 """
 
 import os
@@ -200,7 +200,7 @@ def test_a_mariadb_that_demands_tls_is_given_it(scratch):
     with real_mariadb.running(scratch / "tls", *options) as server:
         server.said("CREATE USER far IDENTIFIED BY 'x'", "GRANT ALL ON *.* TO far")
         plain = server.dsn("far", "x")
-        # A server that demands TLS gets it unasked; the certificate's owner is checked where the DSN asks for it.
+        # If a server demands TLS, it gets TLS without an option. The DSN decides whether the certificate is checked.
         for dsn in (plain, plain + "?ssl=required"):
             checked(real_mariadb.mariadb(scratch, dsn=dsn), scratch)
             with mariadb.connect(TargetConfig(engine="mariadb", dsn=dsn)) as connection:

@@ -1,4 +1,4 @@
-"""Each run that is not stored is made, judged and appended. The target here measures nothing, so it is fast."""
+"""The loop makes, judges and appends each run that is not stored. The target here measures nothing, so it is fast."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""A program that a spec's SQL, scripts or settings have detached does not outlive the campaign, however that ends."""
+"""A program that a spec's SQL, scripts or settings have detached ends with the campaign, however the campaign ends."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""The matrix: which cells there are, and in which order their runs are made."""
+"""The matrix: the cells, and the order of their runs."""
 
 import itertools
 import json

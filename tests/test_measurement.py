@@ -1,4 +1,4 @@
-"""What a run leaves behind, and what earlier versions left behind; stored series are short and enough."""
+"""Stored data of a run, of this and earlier versions; stored series are short and sufficient."""
 
 import itertools
 import re

@@ -1,4 +1,4 @@
-"""Cells by id or by levels; a name that fits none, or several, is refused with what would fit."""
+"""Cells by id or by levels. A name that fits no cell, or several cells, is refused with the possible names."""
 
 from types import SimpleNamespace
 

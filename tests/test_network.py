@@ -1,4 +1,4 @@
-"""The arithmetic of queues: nothing exceeds a capacity, more of it never hurts, and one session waits for nobody."""
+"""The arithmetic of queues: no rate exceeds a capacity, more capacity never lowers it, and one session never waits."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Unexpected machines and folders: reported in one sentence, or worked around."""
+"""Unexpected machines and folders: storagelab reports them in one sentence, or copes with them."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""How small a difference can be told is computed; drawn experiments agree with it."""
+"""The smallest difference that can be found is calculated, and random experiments agree with it."""
 
 import math
 import random

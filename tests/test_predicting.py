@@ -1,4 +1,4 @@
-"""What a captured server would do on other volumes: arithmetic that can be checked by hand, and what is refused."""
+"""Predictions for a captured server on other volumes: calculations that can be checked by hand, and refusals."""
 
 import math
 from pathlib import Path

@@ -1,6 +1,4 @@
-"""Volumes made of whole drives, in a guest: each kind is made, read back and given back; what must not be touched is
-not.
-"""
+"""Volumes made of whole drives, in a guest: each kind is made, read back and returned. Others stay untouched."""
 
 import json
 

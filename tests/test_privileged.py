@@ -1,4 +1,4 @@
-"""Settings that have a server run programs, load code, or leave its folders: refused, unless the user allows them."""
+"""Settings that make a server run programs, load code, or leave its folders: refused, unless the user allows them."""
 
 import os
 

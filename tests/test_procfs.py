@@ -1,5 +1,5 @@
-"""How the kernel sees a task, told against processes whose behaviour is known; where CPU time goes; and who holds a
-lock, which is said by number and name, and by nothing that may be secret.
+"""The kernel's view of a task, compared with processes of known behaviour; the use of CPU time; and the holder of a
+lock, named by number and name, without anything that may be secret.
 """
 
 import fcntl

@@ -1,4 +1,4 @@
-"""What is shown while runs are made: a live bar for people, plain lines for pipes, every line in a file."""
+"""The progress while runs are made: a live bar on a terminal, plain lines in a pipe, every line in a file."""
 
 import io
 import logging

@@ -1,4 +1,4 @@
-"""Who runs next in a race, whatever was made before, and what its findings say."""
+"""The layouts that run next in a race, after any earlier runs, and the findings of a race."""
 
 import math
 import random

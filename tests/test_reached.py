@@ -1,4 +1,4 @@
-"""What share of its volumes a database reached: arithmetic, words, and real servers with raw I/O beside their load."""
+"""The share of its volumes' rates that a database reached: calculation, words, and real servers with raw I/O."""
 
 import pytest
 from builders import make_experiment

@@ -1,4 +1,4 @@
-"""Each rule speaks where its mechanism was changed, and is silent where nothing was, or where the evidence is thin."""
+"""Each rule applies if its mechanism changed, and does not apply if nothing changed or the evidence is weak."""
 
 import re
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What to move, if anything: a search that can be checked by hand, and what is refused."""
+"""Recommended moves: a search that can be checked by hand, and refusals."""
 
 import json
 import tomllib

@@ -1,6 +1,4 @@
-"""No piece of a password is shown or stored, wherever in a DSN it stands: engines x malformed DSNs x verbs, files
-too.
-"""
+"""No part of a password is shown or stored, wherever in a DSN it is: engines x malformed DSNs x verbs, and files."""
 
 import importlib.util
 from urllib.parse import quote

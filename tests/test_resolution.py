@@ -1,4 +1,4 @@
-"""A clock's ticks are the least error of a time, and a difference that doesn't matter makes no winner."""
+"""A time's error is at least a tick of the clock, and a difference that doesn't matter makes no winner."""
 
 import math
 

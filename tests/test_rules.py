@@ -1,4 +1,4 @@
-"""What must hold within a cell: the way to its server, its volumes and its load."""
+"""The rules within a cell: about its server, its volumes and its load."""
 
 from pathlib import Path
 

@@ -1,5 +1,5 @@
-"""A server that already runs is measured and left as it was found; what is not storagelab's is not touched, and what a
-killed run left is dropped.
+"""A server that already runs is measured and left unchanged. Objects of others are not touched, and remains of a killed
+run are dropped.
 """
 
 import contextlib

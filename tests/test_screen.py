@@ -1,4 +1,4 @@
-"""Output to the terminal: everything is escaped, and what the terminal can't show stops nothing."""
+"""Output to the terminal: everything is escaped, and text that the terminal can't show stops nothing."""
 
 import io
 import json

@@ -1,5 +1,5 @@
-"""Faults during a run: that run is `failed` with a reason that a tired person understands, in the server's own words;
-nothing is left, and others go on.
+"""Faults during a run: the run is `failed` with a clear reason in the server's own words, nothing remains, and other
+runs continue.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""`storagelab simulate`: one run, with all that went into the simulator and all that came out."""
+"""`storagelab simulate`: one run, with the simulator's whole input and output."""
 
 import json
 

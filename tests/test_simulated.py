@@ -1,4 +1,4 @@
-"""The simulated target: what is refused before anything runs, and what a run hands over."""
+"""The simulated target: refusals before anything runs, and the data of a run."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""What fits into memory and onto volumes, and a set-up that takes a small volume's last bytes."""
+"""Space in memory and on volumes, and a set-up that uses a small volume's last bytes."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""What a spec may say, and how each thing that it may not say is refused."""
+"""The allowed content of a spec, and the refusal of everything else."""
 
 import json
 import time
@@ -366,7 +366,7 @@ def test_an_article_has_a_twin_in_a_random_order_that_differs_in_nothing_else_bu
     assert twin.base.pop("between_runs") == {**article.base.pop("between_runs", {}), "burn_in": 1}
     assert (twin.base, twin.factors, twin.excludes) == (article.base, article.factors, article.excludes)
     assert (twin.question, twin.repetitions) == (article.question, article.repetitions)
-    assert "What this order does" in article.text
+    assert "The order of the runs matters" in article.text
 
 
 # --- How results are judged ------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""SQL Server's counters, what its sessions wait for, and which pages that is about."""
+"""SQL Server's counters, the resources for which its sessions wait, and the pages among them."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""The results on disk: append-only, one transaction a run, whole after any kill, one writer at a time."""
+"""The results on disk: append-only, one transaction per run, complete after any kill, one writer at a time."""
 
 import contextlib
 import gzip

@@ -1,4 +1,4 @@
-"""A store may come from anybody: what storagelab didn't make is refused before it is asked anything."""
+"""A store may come from anybody. A store with content that storagelab didn't make is refused before any query."""
 
 import contextlib
 import os

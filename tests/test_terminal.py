@@ -1,4 +1,4 @@
-"""What a person sees: whole at 80 columns, richer when wider, plain in a pipe."""
+"""The output for people: complete at 80 columns, with more detail if wider, plain in a pipe."""
 
 import io
 import itertools

@@ -1,5 +1,5 @@
-"""Whom a CPU quota of control groups held back, on recorded machines with groups of either version, and on this very
-one.
+"""The programs that a CPU quota of control groups delayed, on recorded machines with groups of either version, and on
+this machine.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""Traces: what they say, and what is wrong with those that can't be sent."""
+"""Traces: their content, and the faults of traces that can't be sent."""
 
 import struct
 

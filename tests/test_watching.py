@@ -1,4 +1,4 @@
-"""Pace, series and moments of a watcher: it minds its own cost, and its rates add up to what was counted."""
+"""Pace, series and moments of a watcher: it limits its own cost, and its rates add up to the counts."""
 
 import contextlib
 import itertools

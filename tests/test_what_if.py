@@ -1,4 +1,4 @@
-"""What-if answers as sentences: each figure in them comes out of the findings, and nothing is said without a
+"""Answers to what-if questions as sentences: each figure comes from the findings, and there is no sentence without a
 finding.
 """
 

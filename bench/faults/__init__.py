@@ -1,13 +1,13 @@
-"""Kills and signals at moments drawn over whole campaigns of each kind: nothing is lost, repeated or left behind, and
-all end in time.
+"""Sends kills and signals at random moments to whole campaigns of each kind. No run may be lost or repeated, nothing
+may remain, and every campaign must end in time.
 
 ARGS="--only faults"                                              the whole list
 ARGS="--only faults --as-user nobody"                             the same as another user
 ARGS="--only faults --faults-kind mariadb --kills 30 --seed 3"    a part of it
-ARGS="--only faults --kept FILE"                                  goes on where it was stopped
+ARGS="--only faults --kept FILE"                                  continues where it was stopped
 
-The seed determines the moments as shares of a campaign; what they hit depends on the machine. So each kill notes what
-it hit, and the table shows the spread.
+The seed determines the moments as shares of a campaign. The steps that they interrupt depend on the machine. So each
+kill notes the interrupted step, and the table shows all of them.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def figures(options: argparse.Namespace) -> Iterator[Figure]:
-    """One figure for each promise of each kind, and then one table of all."""
+    """Yields one figure for each promise of each kind, and then prints one table of all."""
     began_s = time.monotonic()
     kinds = [kind for kind in options.faults_kind or KINDS if kind not in _NEEDS or shutil.which(_NEEDS[kind])]
     user = options.as_user
@@ -101,7 +101,7 @@ def _of_found(kind: Kind, found: Found, options: argparse.Namespace) -> Iterator
 
 
 def table(found: dict[Kind, Found]) -> str:
-    """One line for each kind: what went wrong, and what kills and signals hit."""
+    """One line for each kind: the faults, and the steps that kills and signals interrupted."""
     heads = ["kind", "kills", *WRONG, "signals", "longest s", "wrong after", *_PHASES]
     rows = []
     for kind, one in found.items():
@@ -133,7 +133,8 @@ def _of_kind(kind: Kind, options: argparse.Namespace, kinds: int) -> Found:
     kills, asked = max(0, kills - found.kills), max(0, -int(-signals // 1) - len(found.signals_took_s))
     if not kills and not asked:
         return found
-    # A short name, so that sockets fit into the campaign's own temporary folder, and a folder that a server may enter.
+    # A short name, so that the paths of sockets in the campaign's temporary folder are short enough. A server may enter
+    # the folder.
     with tempfile.TemporaryDirectory(prefix="slab-", dir="/tmp", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         folder.chmod(0o755)
@@ -162,7 +163,7 @@ def _started(
 
 
 def _kept(kind: Kind, options: argparse.Namespace) -> Found:
-    """What an earlier call found of this kind, as this user."""
+    """The results of an earlier call for this kind and this user."""
     found = Found()
     if options.kept is not None and options.kept.exists():
         for line in options.kept.read_text(encoding="utf-8").splitlines():

@@ -1,5 +1,5 @@
-"""Small campaigns of each kind to kill and to stop: `storagelab run` in its own folder, and what it must not leave
-behind.
+"""Small campaigns of each kind to kill and to stop: `storagelab run` in its own folder, and the remains that it must
+not leave.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ _OF_THE_MOMENT = {"started_at", "finished_at", "wall_s", "created_at", "exported
 
 
 class World:
-    """What the campaigns of a kind share: their folder, and for attached ones a server that already runs.
+    """What the campaigns of a kind share: their folder and, for attached campaigns, a server that already runs.
     `own_view`: nobody else uses this process's shared memory.
     """
 
@@ -268,7 +268,7 @@ class Campaign:
         return code == 0
 
     def export(self) -> Any:
-        """The export without times of day and what depends on them."""
+        """The export without times of day and values that depend on them."""
         said = subprocess.run(
             self._command("export", "faults"), cwd=self.home, env=self._environment, capture_output=True, text=True,
             check=False,
@@ -276,7 +276,7 @@ class Campaign:
         return timeless(json.loads(said.stdout)) if said.returncode == 0 else said.stderr
 
     def stored(self) -> tuple[Run, ...]:
-        """Nothing while there is no store, or an incomplete one."""
+        """Empty if there is no store yet, or an incomplete one."""
         with contextlib.suppress(StoragelabError), Store.reading(self.results) as store:
             return store.runs()
         return ()
@@ -310,7 +310,7 @@ class Campaign:
 
 
 class Log:
-    """What one `storagelab run` has written to its log so far."""
+    """The log of one `storagelab run` so far."""
 
     def __init__(self, campaign: Campaign) -> None:
         self._file = campaign.results / LOG_FILE
@@ -335,9 +335,7 @@ class Log:
 
 
 def timeless(export: Any) -> Any:
-    """An export without what a second campaign can't have in common with the first: times of day, and the machine's
-    state.
-    """
+    """An export without the values that differ from campaign to campaign: times of day, and the machine's state."""
     if isinstance(export, dict):
         return {name: timeless(value) for name, value in export.items() if name not in _OF_THE_MOMENT}
     return [timeless(value) for value in export] if isinstance(export, list) else export

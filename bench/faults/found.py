@@ -1,4 +1,4 @@
-"""What kills and signals did to the campaigns of one kind."""
+"""The effects of kills and signals on the campaigns of one kind."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 WRONG = ("lost", "repeated", "left", "unlike", "other")
-"""What may be wrong after kills, a list of texts each."""
+"""The kinds of faults after kills; each is a list of texts."""
 
 
 @dataclass
 class Found:
-    """What went wrong, in words; empty if all is well. `phases` = what kills and signals hit."""
+    """The faults, in words; empty if there are none. `phases`: the steps that kills and signals interrupted."""
 
     kills: int = 0
     lost: list[str] = field(default_factory=list)

@@ -1,8 +1,8 @@
-"""Moments drawn over a whole campaign, and what they hit.
+"""Random moments over a whole campaign, and the steps that they interrupt.
 
 A campaign has a start (programs are loaded, settings checked, a server tried), its runs, and an end (templates are
-removed, the report is written). How long each part takes is learned during the campaigns, so that moments stay spread
-over the whole campaign on a machine that becomes busier: the middle of the third run stays the middle of the third run.
+removed, the report is written). The module learns during the campaigns how long each part takes. So moments cover the
+whole campaign even if the machine becomes busier: the middle of the third run stays the middle of the third run.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from bench.faults.campaigns import PATIENCE_S, Campaign, descendants
 _POLL_S = 0.02
 _LOOK_S = 0.05
 _START, _END = 0.2, 0.15
-"""The shares of moments in storagelab's start and in its end. They are not shares of time: on a busy machine,
-loading the programs and drawing the report take most of the time, and the runs would hardly be hit.
+"""The shares of moments in storagelab's start and in its end. They are not shares of time. On a busy machine, loading
+the programs and drawing the report take most of the time, so hardly any kill would hit a run.
 """
 _NEWEST = 0.3
-"""How much the latest observation counts compared with the earlier ones."""
+"""The weight of the latest observation against the earlier ones."""
 _CONNECTED = 5
 """This many connections belong to the load and to storagelab."""
 
@@ -50,8 +50,8 @@ class Pace:
 
 
 def draw(dice: random.Random, runs: int, count: int) -> list[Moment]:
-    """Moments in the order of the campaign, one in each `count`-th part of it. Those in the start lie anywhere
-    between the others, since storagelab starts again after each kill.
+    """Moments in the order of the campaign, one in each `count`-th part of the campaign. Moments in the start lie
+    anywhere between the others, because storagelab starts again after each kill.
     """
     at_start, later = [], []
     for number in range(count):
@@ -72,14 +72,14 @@ class Going:
     """A `storagelab run` in progress, from its start to a moment or to its end."""
 
     def __init__(self, campaign: Campaign, pace: Pace, stored_before: int, *, first: bool = False) -> None:
-        """`first`: its timing is not known yet."""
+        """`first`: the times of its parts are not known yet."""
         self._weight = 1.0 if first else _NEWEST
         self._campaign, self._pace, self._before = campaign, pace, stored_before
         self._log = campaign.log()
         self.process: subprocess.Popen[str] = campaign.start()
         self._began_s = time.monotonic()
         self._seen, self._since_s = -1, self._began_s
-        """The latest observation: -1 = it starts, otherwise how many runs it has stored; and since when."""
+        """The latest observation: the number of stored runs (-1 during the start), and the time since when."""
         self._loaded = False
 
     def reaches(self, moment: Moment | None) -> bool:
@@ -105,7 +105,7 @@ class Going:
         return self._pace.end_s if moment.stored >= self._campaign.planned else self._pace.run_s
 
     def _is_past(self, moment: Moment | None) -> bool:
-        """Learns how long the part observed last took."""
+        """Learns how long the last observed part took."""
         begun, stored = self._log.begun, self._log.stored
         now_s, seen = time.monotonic(), stored if begun else -1
         if seen > self._seen:
@@ -130,7 +130,7 @@ class Going:
     # --- what it is at ------------------------------------------------------------------------------------------------
 
     def phase(self) -> str:
-        """What it is doing now, as far as can be seen from outside."""
+        """The current step of the campaign, as far as it can be seen from outside."""
         home = self._campaign.home
         if not self._log.begun:
             kinds = {place.name.partition("-")[0] for place in (home / "tmp").glob("storagelab-*/*")}

@@ -1,4 +1,4 @@
-"""What is measured without `storagelab run`, to kill and to stop: a capture of a running server, and a drive's fit."""
+"""Measurements without `storagelab run`, to kill and to stop: a capture of a running server, and the fit of a drive."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SHORT = (
 
 
 class Piece(NamedTuple):
-    """A part of what is measured, as kills look at a run. `content` must stay the same."""
+    """A part of a measurement, with the interface of a run for kills. `content` must stay the same."""
 
     sequence: int
     content: object
@@ -31,7 +31,8 @@ class Piece(NamedTuple):
 
 
 class Capturing(Campaign):
-    """One whole capture. One that was killed is kept, and the next one gets another folder, unless it kept nothing."""
+    """One whole capture. A killed capture is kept, and the next capture gets another folder, unless the killed one kept
+    nothing."""
 
     planned = 1
 
@@ -50,7 +51,7 @@ class Capturing(Campaign):
         return tuple(Piece(number, folder.read(one)) for number, one in enumerate(whole))
 
     def left(self, *, done: bool = True) -> list[str]:
-        """Also captures that can't be read, and files beside a capture's own."""
+        """Also returns captures that can't be read, and files that don't belong to a capture."""
         found = super().left(done=done)
         for one in self.home.glob("capture-*"):
             own = {folder.MANIFEST, folder.IO, folder.DEVICES, VOLUMES_FILE}
@@ -87,7 +88,7 @@ class _CaptureLog(Log):
 
 
 class Fitting(Campaign):
-    """One fit of a drive, of which each point and each of 3 long stretches is kept."""
+    """One fit of a drive. Each point, and each of 3 long periods, is kept."""
 
     planned = len(planned(quick=True, seed=1)) + 3
 
@@ -107,11 +108,11 @@ class Fitting(Campaign):
         return self.home / "storagelab" / "drives"
 
     def done(self, code: int, said: str) -> bool:
-        """A fit that was killed after its profile was written refuses to measure anew."""
+        """If a fit was killed after it wrote its profile, it refuses to measure again."""
         return code == 0 or (code == 2 and "was measured before" in said)
 
     def stored(self) -> tuple[Any, ...]:
-        """Stretches and points, without the time that they took."""
+        """Periods and points, without the time that they took."""
         if (done := self._folder / "faults.toml").exists():
             measured = tomllib.loads(done.read_text(encoding="utf-8"))["measurement"]
             return tuple(Piece(number, None) for number in range(len(measured["sustained"]) + len(measured["points"])))

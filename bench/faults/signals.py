@@ -1,4 +1,4 @@
-"""Campaigns that are asked to stop and then continued, again and again, until they are complete."""
+"""Campaigns that get a signal to stop and then continue, again and again, until they are complete."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ IN_ONE = 5
 
 
 def signals(world: World, count: int, seed: int, pace: Pace | None = None) -> Iterator[Found]:
-    """What each campaign showed, until there were this many signals."""
+    """Yields the faults of each campaign, until there were this many signals."""
     dice, pace = random.Random(f"{seed} {world.kind} signals"), pace or Pace()
     done, number = 0, 0
     which = [SIGNALS[at % len(SIGNALS)] for at in range(count)]
@@ -73,8 +73,8 @@ def _ask_to_stop(campaign: Campaign, pace: Pace, dice: random.Random, which: lis
 
 
 def _waited_for_a_core_s(process: subprocess.Popen[str]) -> float:
-    """Waits until it has ended. Returns how long other processes kept it from a core meanwhile, which says nothing
-    about it.
+    """Waits until the process has ended. Returns the time in which other processes kept it from a core. This time is no
+    fault of storagelab.
     """
     first_ns = last_ns = _delayed_ns(process.pid)
     deadline = time.monotonic() + PATIENCE_S

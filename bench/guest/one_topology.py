@@ -1,5 +1,6 @@
-"""Runs in the guest: for each seed, draws what lies on the drives and an experiment on some of them, prepares its
-volume, kills that at a random moment, gives the drives back, and compares every byte of the others with what it was.
+"""Runs in the guest. For each seed, it generates random contents of the drives and an experiment on some of them. It
+prepares the experiment's volume, kills the preparation at a random moment, and returns the drives. Then it compares
+every byte of the other drives with their former content.
 
 `one_topology.py FIRST COUNT` prints a line of JSON for each seed.
 """
@@ -41,7 +42,7 @@ NVME = "nvme" in _IDS[0]
 BLKDISCARD, BLKRRPART = 0x1277, 0x125F
 PLACE, PIECE_BYTES = Path("/mnt/topology"), 2**20
 PROGRAMS_UNTIL_DONE = 60
-"""Some programs run while a volume is made and taken apart; a kill comes at the time of any of them."""
+"""The programs that run while a volume is made and disassembled. A kill may come while any of them runs."""
 COUNTS = {"raid0": 2, "raid1": 2, "raid5": 3, "raid10": 4, "striped": 2}
 
 
@@ -142,8 +143,8 @@ IN_USE = (mounted, swapped, raid_member)
 
 
 def reread(opened: int) -> bool:
-    """Lets the kernel read the partition table again, which it does not while somebody looks at a partition, such as
-    udev.
+    """Lets the kernel read the partition table again. The kernel does not do so while another program, such as udev,
+    has a partition open.
     """
     try:
         fcntl.ioctl(opened, BLKRRPART)
@@ -153,7 +154,7 @@ def reread(opened: int) -> bool:
 
 
 def emptied() -> None:
-    """Takes away what an earlier topology left, of whomever."""
+    """Removes all remains of an earlier topology."""
     for mount in reversed(mounts_here()):
         if mount.mount_point.startswith("/mnt/"):
             said("umount", mount.mount_point)
@@ -179,7 +180,7 @@ def emptied() -> None:
 
 def drawn_volume(rng: random.Random, contents: dict[str, Callable[[str], None]]) -> VolumeConfig:
     level = rng.choice([None, *COUNTS])
-    # Mostly drives that may be used, so that most experiments are made; sometimes any.
+    # Mostly drives that may be used, so that storagelab makes most experiments; sometimes any drives.
     free = [letter for letter in LINKS if contents[letter] not in IN_USE]
     letters = free if rng.random() < 0.85 and len(free) >= COUNTS.get(level or "", 1) else list(LINKS)
     own = rng.sample(letters, COUNTS.get(level or "", 1))
@@ -202,7 +203,8 @@ def time_of_a_program_s() -> float:
 
 
 def in_a_process(rng: random.Random, work: Callable[[], None], kills: bool) -> str:
-    """How the work ended, in a process of its own, which is killed at a random moment if `kills`."""
+    """Does the work in a separate process, which is killed at a random moment if `kills`. Returns how the work
+    ended."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -219,9 +221,9 @@ def in_a_process(rng: random.Random, work: Callable[[], None], kills: bool) -> s
     os.close(writing)
     if kills:
         time.sleep(rng.uniform(0, PROGRAMS_UNTIL_DONE) * time_of_a_program_s())
-        os.kill(child, signal.SIGKILL)  # the programs that it started go on, as they would
+        os.kill(child, signal.SIGKILL)  # the programs that it started continue, as after a real kill
     with os.fdopen(reading) as end:
-        told = end.read()  # until its programs have ended, too
+        told = end.read()  # wait until its programs have ended, too
     os.waitpid(child, 0)
     return told or "killed"
 
@@ -245,8 +247,8 @@ def undo(folder: Path, results: Path) -> None:
 
 
 def content_of(letter: str) -> list[bytes]:
-    """A digest of each piece of the drive, past the page cache, which doesn't see what is written through other
-    devices.
+    """A digest of each piece of the drive. It reads past the page cache, because the cache does not see writes through
+    other devices.
     """
     opened = os.open(node(letter), os.O_RDONLY | os.O_DIRECT)
     digests = []

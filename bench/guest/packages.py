@@ -1,4 +1,4 @@
-"""What guests boot from: kernels and programs out of Debian's packages, unpacked into build/guest."""
+"""Unpacks the kernels and programs from which guests boot, out of Debian's packages, into build/guest."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 FOLDER = CHECKOUT / "build" / "guest"
 ROOT, INITRAMFS = FOLDER / "root", FOLDER / "initramfs"
 USER_MODE, USER_MODE_INITRAMFS = FOLDER / "user-mode", FOLDER / "user-mode-initramfs"
-"""The kernel that runs as a program, with its modules; and what it boots from."""
+"""The kernel that runs as a program, with its modules; and the archive that it boots from."""
 _FORM = "2"
-"""Changed when what is unpacked changes, so that it is made again."""
+"""Increase this if the unpacked content changes, so that it is made again."""
 
 _WANTED = ("mdadm", "lvm2", "cryptsetup-bin", "nvme-cli", "udev", "kmod", "busybox-static", "dmsetup", "fdisk")
 _NOT_NEEDED = re.compile(r"systemd(-sysv|-timesyncd)?|lib(nss|pam)-systemd|uuid-runtime")
@@ -44,8 +44,8 @@ class Unavailable(Exception):
 
 
 def prepared() -> None:
-    """Unpacks what an emulated machine boots from, if it is not there yet. Processes that call it at the same time wait
-    for each other. Raises Unavailable.
+    """Unpacks the files that an emulated machine boots from, if they are not there yet. Processes that call it at the
+    same time wait for each other. Raises Unavailable.
     """
     if path_of("qemu-system-x86_64") is None:
         raise Unavailable("no QEMU (Debian and Ubuntu: apt-get install qemu-system-x86)")
@@ -122,7 +122,8 @@ def _downloaded(packages: Iterable[str], folder: Path) -> list[Path]:
 
 
 def _unpack(package: Path, root: Path) -> None:
-    """Folders that are links into /usr on this machine must not hide it in the guest, so all goes to /usr."""
+    """On this machine, some folders are links into /usr. They must not hide files in the guest, so all files go to
+    /usr."""
     wanted = {"linux-image-": ["./boot/vmlinuz*", *_MODULES], "user-mode-linux": [*_USER_MODE_PARTS]}
     parts = next((parts for name, parts in wanted.items() if package.name.startswith(name)), None)
     into_usr = [
@@ -147,7 +148,7 @@ def _write_initramfs(modules: Path, to_boot: Iterable[str], initramfs: Path) -> 
 
 
 def _with_those_before(name: str, modules: Path) -> list[str]:
-    """The file of a module, after those that it needs; none if it is built into the kernel."""
+    """The file of a module, after the files of modules that it needs; none if the module is built into the kernel."""
     for line in (modules / "modules.dep").read_text().splitlines():
         file, _, needed = line.partition(":")
         if re.sub(r"\.ko.*", "", Path(file).name).replace("-", "_") == name:

@@ -1,8 +1,8 @@
 """Runs a Python script in a kernel that is a program of this machine (User-mode Linux), with throw-away drives in
 memory.
 
-Its processor is the real one, so it is some thirty times as fast as an emulated machine. Its drives are SCSI drives of
-the kernel's own `scsi_debug`: they have serial numbers and stable names and discard, but no formats to choose from.
+The kernel uses the real processor, so it is some thirty times as fast as an emulated machine. Its drives are SCSI
+drives of the kernel's own `scsi_debug`. They have serial numbers, stable names and discard, but no choice of formats.
 """
 
 from __future__ import annotations
@@ -22,9 +22,7 @@ DRIVES = "/dev/disk/by-id/scsi-3*"
 
 @cache
 def absent() -> str:
-    """Why this machine can't run such a kernel; "" if it can. Unpacks what it needs when it is asked for the first
-    time.
-    """
+    """The reason why this machine can't run such a kernel; "" if it can. The first call unpacks the needed files."""
     try:
         packages.user_mode_prepared()
     except packages.Unavailable as problem:
@@ -36,8 +34,8 @@ def run(
     script: Path, drives: int, drive_mib: int, folder: Path, *, arguments: Sequence[str] = (), limit_s: float = 120.0,
     kept: Path | None = None,
 ) -> Finished:  # fmt: skip
-    """Runs the script as root with so many drives of this size. `folder` is its working folder and $RESULTS. The file
-    `kept` is one more drive, /dev/ubda, whose content outlives the guest.
+    """Runs the script as root, with this many drives of this size. `folder` is its working folder and $RESULTS. The
+    file `kept` is one more drive, /dev/ubda, whose content outlives the guest.
     """
     memory_mib = 512 + drives * drive_mib
     words = [

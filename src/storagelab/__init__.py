@@ -1,6 +1,6 @@
 """storagelab: which storage layout is fastest for this database, by how much, and why?
 
-In a notebook, `storagelab.load("results/NAME")` returns what is stored as tables.
+In a notebook, `storagelab.load("results/NAME")` returns the stored data as tables.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The start of the command: `storagelab`, or `python -m storagelab`.
 
-Little is imported here, so that Ctrl-C, or another signal to stop, causes no traceback while the other modules are
-loaded. The program then ends at once: there is nothing to clean up, and an exception during an import may be lost in
+It imports little, so that Ctrl-C, or another signal to stop, causes no traceback while the other modules are loaded.
+The program then ends at once, because there is nothing to clean up, and an exception during an import may be lost in
 one of the import system's own callbacks.
 """
 
@@ -16,7 +16,7 @@ from storagelab.stopping import INTERRUPTED, STOPPING
 
 
 def main() -> None:
-    """Load the verbs and run them."""
+    """Loads the verbs, and runs the requested verb."""
     try:
         before = {number: signal.getsignal(number) for number in STOPPING}
         for number, handler in before.items():

@@ -57,7 +57,7 @@ class _Verbs(TyperGroup):
             return super().invoke(ctx)
         except BrokenPipeError:  # the reader ended (`| head`); Python must not flush into the closed pipe
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            sys.exit(128 + signal.SIGPIPE)  # as if ended by that signal: 1 would be a gate's answer
+            sys.exit(128 + signal.SIGPIPE)  # as if that signal had ended it, because 1 would be a gate's answer
         except typer.BadParameter as error:
             error.message = error.message.replace("Value error, ", "")
             if error.message.startswith("'pdf' "):
@@ -97,7 +97,7 @@ def _say_version() -> None:
 
 
 def main() -> None:
-    """Run the command line. Only this function turns errors into messages and exit codes."""
+    """Runs the command line. Only this function turns errors into messages and exit codes."""
     stopping = Interruptible()
     try:
         with stopping:

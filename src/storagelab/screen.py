@@ -1,5 +1,5 @@
-"""All output to the terminal goes through this module. It escapes all text from servers, stores and specs. No defect of
-the terminal (a closed stream, an encoding without a dash, a width of 0) stops a measurement.
+"""Prints all output to the terminal. The module escapes all text from servers, stores and specs. No defect of the
+terminal (a closed stream, an encoding without a dash, a width of 0) stops a measurement.
 """
 
 from __future__ import annotations
@@ -37,12 +37,13 @@ def err() -> Console:
 
 
 def say(text: str, *, stdout: bool = False) -> None:
-    """Print one line or several."""
+    """Prints one or more lines."""
     print(escaped(text), file=sys.stdout if stdout else sys.stderr, flush=True)
 
 
 def write(content: str | bytes) -> None:
-    """Write a whole document to stdout. Text is UTF-8 whatever the terminal's encoding, since a program may read it."""
+    """Writes a whole document to stdout. Text is UTF-8, whatever the terminal's encoding, because a program may read
+    it."""
     if isinstance(content, str):
         content = escaped(content if content.endswith("\n") else content + "\n").encode()
     sys.stdout.flush()
@@ -54,7 +55,7 @@ def write(content: str | bytes) -> None:
 
 
 def prepare() -> None:
-    """Prepare the streams once, when the process starts. Closed streams are opened on /dev/null, so that no store gets
+    """Prepares the streams once, when the process starts. It opens closed streams on /dev/null, so that no store gets
     their number. Characters that the encoding lacks are escaped. A broken stderr stops nothing.
     """
     for number, (name, mode) in enumerate(_STANDARD):

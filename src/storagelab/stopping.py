@@ -25,7 +25,7 @@ r"""The signals that ask storagelab to stop: Ctrl-C, a shutdown of the system, a
 
 @contextlib.contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Notes a signal to stop instead of acting on it, and raises it again at the end for its usual handler.
+    """Records a signal to stop, but does not act on it. At the end, it raises the signal again for its usual handler.
 
     Handlers are swapped, not signals blocked, because blocking applies to one thread only. Outside the main thread
     there is nothing to do: Python handles signals in the main thread alone.
@@ -69,7 +69,8 @@ class Interruptible:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, self._alarm)
         for number, handler in self._before.items():
-            # Once asked to stop, it is stopping already: what is left to do is short, and must not be interrupted.
+            # After the first request, storagelab is stopping already. The rest of the work is short, and must not be
+            # interrupted.
             signal.signal(number, signal.SIG_IGN if self.asked else handler)
 
     def check(self) -> None:

@@ -1,11 +1,11 @@
-"""storagelab's command line, with the files beside this one as if they stood in storagelab's own folders.
+"""Runs storagelab's command line with the files beside this one, as if they were in storagelab's own folders.
 
-`command.py TEMPLATES` takes the shortcuts of other tests. It reads a folder and words from lines of JSON, and answers
-with the exit code and what was said: of `storagelab WORDS...`, or for "keys", of the reference of some tables' keys.
-Each runs in a process of its own, which has loaded everything already.
+`command.py TEMPLATES` takes the shortcuts of other tests. It reads a folder and words from lines of JSON.
 
-Files of verbs, of loads and of layers of volumes are found by themselves. An engine takes one line where engines are
-listed. A key takes two: one where its table's keys are listed, and one where it does something.
+It answers with the exit code and the output of `storagelab WORDS...` or, for "keys", with the reference of some tables'
+keys. Each command runs in a separate process, which has loaded everything already. storagelab finds files of verbs, of
+loads and of layers of volumes without a list. An engine needs one line in the list of engines. A key needs a line in
+its table's list and one in the code.
 """
 
 from __future__ import annotations

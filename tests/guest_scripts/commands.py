@@ -1,4 +1,4 @@
-"""Types commands in the guest, each in a process that has imported everything already."""
+"""Runs commands in the guest, each in a process that has imported everything already."""
 
 from __future__ import annotations
 

@@ -47,8 +47,8 @@ def refusal(device: str) -> str:
 
 
 def survives_kills() -> None:
-    """Kills the making and the giving back at each step that the journal announces, and some of a RAID with encryption;
-    the next call gives the drives back.
+    """Kills the preparation and the return of drives at each step that the journal announces, and at some steps of a
+    RAID with encryption. The next call returns the drives.
     """
     alone = of(IDS[1], capacity="80%")
     stacked = of(*IDS[:2], raid_level="raid1", encryption="luks2", capacity="60%")
@@ -72,8 +72,8 @@ def survives_kills() -> None:
 
 
 def tells_its_own_from_what_others_made() -> None:
-    """A kill leaves something half made. The next call gives it back, with the queue's settings, but not if somebody
-    has made a file system there since, or has written to a partition of storagelab's own.
+    """A kill leaves a half-made volume. The next call returns the drive, with the queue's settings. It does not if
+    somebody has made a file system there since, or has written to one of storagelab's partitions.
     """
     asked = {"scheduler": "none", "read_ahead_bytes": 2**18}
     before = file_systems.queue_now(ONE.name, asked)
@@ -113,14 +113,14 @@ def refusal_to_put_back(results: Path) -> str:
 
 
 def waits_for_what_a_kill_left() -> None:
-    """A kill comes while cryptsetup opens the volume, slowly. The next call waits for it, and takes apart what it
-    made.
+    """A kill comes while cryptsetup slowly opens the volume. The next call waits for cryptsetup, and removes its
+    volume.
     """
     slow, begun = Path("/mnt/slow"), Path("/mnt/begun")
     slow.mkdir()
     program = slow / "cryptsetup"
     real = programs.path_of("cryptsetup")
-    program.write_text(  # it has read the header before it is slow, as the volume loses it meanwhile
+    program.write_text(  # it has read the header before it is slow, because the volume loses the header meanwhile
         f'#!/bin/sh\n[ "$1" = open ] || exec {real} "$@"\ndd if={NODES[0]} of=/mnt/header bs=1M count=16\n'
         f'touch {begun}; sleep 2; exec {real} "$@" --header=/mnt/header\n'
     )
@@ -151,7 +151,7 @@ def partitioned() -> None:
 
 
 def forgets_partitions_that_somebody_looks_at() -> None:
-    """As udev does when they change: meanwhile, the kernel keeps them, though the drive has no table any more."""
+    """As udev does when partitions change. Meanwhile, the kernel keeps them, although the drive has no table."""
     partitioned()
     asked, place = of(IDS[0], wipe=ONE.serial), PLACE / "looked-at"
     place.mkdir(parents=True)
@@ -164,8 +164,8 @@ def forgets_partitions_that_somebody_looks_at() -> None:
 
 
 def waits_for_udev() -> None:
-    """udev may be late to hear that a partition is gone, whose name a new one has by then, and take that out of its
-    RAID.
+    """udev may learn late that a partition no longer exists. By then, a new partition has its name, and udev takes it
+    out of its RAID.
     """
     partitioned()
     rule = Path("/run/udev/rules.d/10-slow.rules")
@@ -292,7 +292,7 @@ def runs_a_spec() -> None:
     # A busy host may leave a guest without a CPU while its run is watched.
     assert len(re.findall('"status":"(?:ok|unverified)"', exported)) == 2, exported
     expect("no drive is in use", storagelab("volumes"))
-    expect("no drive is left", storagelab("volumes", "undo", "results/drive"))
+    expect("no drive to give back", storagelab("volumes", "undo", "results/drive"))
 
 
 if __name__ == "__main__":

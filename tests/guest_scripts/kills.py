@@ -1,4 +1,4 @@
-"""Kills a preparation once the journal has announced a step, and nothing of it is done."""
+"""Kills a preparation after the journal has announced a step, and before any of the step is done."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from storagelab.volumes.journal import Journal
 
 
 def killed_at(number: int, asked: VolumeConfig, place: Path, results: Path, *, begins: str = "") -> str | None:
-    """Makes the volume in a process that is killed at the step of this number among those that begin so. The step; None
-    if there are fewer, and the process came to its end.
+    """Makes the volume in a process that is killed at the step of this number among the steps that begin with these
+    words. Returns the step; None if there are fewer, and the process reached its end.
     """
     child = os.fork()
     if child == 0:

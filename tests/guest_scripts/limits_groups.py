@@ -1,5 +1,5 @@
-"""Runs in the guest: a limit by version 2 of the control groups, for a process in a group of its own and for one in
-none.
+"""Runs in the guest: a limit by version 2 of the control groups, for a process in its own group and for a process in no
+group.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Makes volumes of drives in several layers, takes them apart, and prints a line of JSON about each. Arguments: the
-RAID levels; all without.
+"""Makes volumes of drives in several layers, disassembles them, and prints a line of JSON about each. The arguments are
+RAID levels; without arguments, all levels.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""Runs in the guest: makes volumes of throw-away drives in each way, and tries what must be refused."""
+"""Runs in the guest: makes volumes of throw-away drives in each way, and tries all cases that must be refused."""
 
 from __future__ import annotations
 
@@ -117,8 +117,8 @@ def refuses() -> None:
 
 
 def survives_kills() -> None:
-    """Kills the making and the giving back of a drive at each step that formats it; the next call gives it back. Kills
-    at the other steps need no NVMe drive: `keeps_its_promises`.
+    """Kills the preparation and the return of a drive at each step that formats it. The next call returns it. Kills at
+    the other steps need no NVMe drive: `keeps_its_promises`.
     """
     asked = of("TWO", capacity="80%", sector_bytes=4096)
     volumes.confirm("a", asked, RESULTS)

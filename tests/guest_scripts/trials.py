@@ -1,4 +1,4 @@
-"""Tries one function of a script after the other in the guest, and says which of them are done."""
+"""Runs the functions of a script one after the other in the guest, and reports each that is done."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-//! Blocks as Python sees them: one crossing per run, during which signals and progress are polled.
+//! Blocks as Python sees them. Each run is one call from Python, during which signals and progress are polled.
 
 use pyo3::create_exception;
 use pyo3::exceptions::PyValueError;
@@ -10,13 +10,13 @@ use crate::crossing::{broken_off, make_beside, make_next};
 
 create_exception!(_sim, Refused, PyValueError);
 
-/// Declares the class of a kind of block: its scenario, and what progress reports of a step.
+/// Declares the class of a kind of block: its scenario, and the number that a step reports as progress.
 macro_rules! block_class {
     ($(#[doc = $doc:literal])+ $class:ident, $core:ty, $scenario:ty, $progress_of:expr) => {
         $(#[doc = $doc])+
         #[pyclass(module = "storagelab._sim")]
         pub(crate) struct $class {
-            /// `None` once a run was broken off, as the state of its drives is then unusable.
+            /// `None` after a run was broken off, because the state of its drives is then unusable.
             runs: Option<$core>,
         }
 
@@ -35,7 +35,7 @@ macro_rules! block_class {
                 Ok(Self { runs: Some(runs) })
             }
 
-            /// How many runs have been made.
+            /// The number of finished runs.
             #[getter]
             fn runs_done(&self) -> PyResult<usize> {
                 self.runs.as_ref().map(<$core>::runs_done).ok_or_else(broken_off)
@@ -76,7 +76,7 @@ block_class! {
     RawBlock, storagelab_sim::RawBlock, RawScenario, |step: RawStep| step.at_ns / 1_000_000
 }
 
-/// Says what can't be run, without running it.
+/// Refuses a scenario that can't be run, without running it.
 #[pyfunction]
 pub(crate) fn check(py: Python<'_>, scenario: &str) -> PyResult<()> {
     let scenario: Scenario = read(py, scenario)?;
@@ -84,7 +84,7 @@ pub(crate) fn check(py: Python<'_>, scenario: &str) -> PyResult<()> {
         .map_err(|refusal| refusal_error(py, &refusal))
 }
 
-/// Says which raw I/O can't be done, without doing any.
+/// Refuses raw I/O that can't be done, without doing any.
 #[pyfunction]
 pub(crate) fn check_raw(py: Python<'_>, scenario: &str) -> PyResult<()> {
     let scenario: RawScenario = read(py, scenario)?;
@@ -92,7 +92,7 @@ pub(crate) fn check_raw(py: Python<'_>, scenario: &str) -> PyResult<()> {
         .map_err(|refusal| refusal_error(py, &refusal))
 }
 
-/// A scenario, of runs or of raw I/O, with all that it leaves to defaults, as JSON.
+/// A scenario of runs or of raw I/O, with all defaults filled in, as JSON.
 #[pyfunction]
 pub(crate) fn resolved(py: Python<'_>, scenario: &str, raw_io: bool) -> PyResult<String> {
     let json = if raw_io {
@@ -107,7 +107,7 @@ fn read<T: serde::de::DeserializeOwned>(py: Python<'_>, scenario: &str) -> PyRes
     serde_json::from_str(scenario).map_err(|error| refused(py, "scenario", &error.to_string()))
 }
 
-/// Its `place` and `what` are attributes too, so that Python can word them in the spec's terms.
+/// Its `place` and `what` are attributes, too, so that Python can express them in the spec's terms.
 fn refused(py: Python<'_>, place: &str, what: &str) -> PyErr {
     let error = Refused::new_err(format!("{place}: {what}"));
     let value = error.value(py);

@@ -1,5 +1,5 @@
-//! One crossing from Python into the core and back: a run or a test made without the GIL, during which signals and
-//! progress are polled.
+//! One call from Python into the core: a run or a test, made without the GIL. Meanwhile, signals and progress are
+//! polled.
 
 use std::any::Any;
 use std::ops::ControlFlow;
@@ -15,14 +15,14 @@ use storagelab_sim::BlockError;
 
 use crate::block::refusal_error;
 
-/// How often a run pauses so that Python can handle signals and show progress.
+/// The time after which a run pauses so that Python can handle signals and show progress.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// The stack of a process's main thread.
 const STACK_BYTES: usize = 8 << 20;
 
-/// Runs `make` on a thread of its own, so that Python can handle signals meanwhile: ageing large drives takes long. If
-/// a signal ends the wait, the thread is abandoned and its result is dropped; it ends with the process at the latest.
+/// Runs `make` on a separate thread, so that Python can handle signals while large drives are aged, which takes long.
+/// If a signal ends the wait, the thread's result is dropped. The thread ends with the process at the latest.
 pub(crate) fn make_beside<Made: Send + 'static>(
     py: Python<'_>,
     make: impl FnOnce() -> Made + Send + 'static,
@@ -47,9 +47,9 @@ pub(crate) fn make_beside<Made: Send + 'static>(
     }
 }
 
-/// Returns what `next` makes of the world in `place`, as JSON; `None` when nothing is left to make. `progress_of` turns a step
-/// into the number that progress reports. If the run is broken off, the world is lost, as the state of its drives is
-/// unusable.
+/// Returns the result of `next` on the world in `place`, as JSON; `None` when nothing is left to make. `progress_of`
+/// turns a step into the number that progress reports. If the run is broken off, the world is lost, because the state
+/// of its drives is unusable.
 pub(crate) fn make_next<World: Send, Step, Outcome: Serialize + Send>(
     py: Python<'_>,
     place: &mut Option<World>,
@@ -75,7 +75,7 @@ pub(crate) fn make_next<World: Send, Step, Outcome: Serialize + Send>(
                 }
             }
         };
-        // A failed assertion in the core must not end a campaign: this block is lost, others go on.
+        // A failed assertion in the core must not end a campaign. This block is lost, but other blocks continue.
         let made = catch_unwind(AssertUnwindSafe(|| next(&mut world, &mut glance)));
         (
             world,

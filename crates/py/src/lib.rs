@@ -1,5 +1,5 @@
-//! `storagelab._sim`: the only place where Rust and Python meet. It converts arguments and does nothing else;
-//! `src/storagelab/_sim.pyi` describes its interface for Python.
+//! `storagelab._sim`: the only place where Rust and Python meet. It only converts arguments. `src/storagelab/_sim.pyi`
+//! describes its interface for Python.
 
 mod block;
 mod crossing;
@@ -26,7 +26,7 @@ fn version() -> &'static str {
     env!("CARGO_PKG_VERSION")
 }
 
-/// All parameters of the model as they are declared, as JSON.
+/// The declarations of all parameters of the model, as JSON.
 #[pyfunction]
 fn declared() -> PyResult<String> {
     serde_json::to_string(&storagelab_sim::declarations()).map_err(|error| PyRuntimeError::new_err(error.to_string()))
@@ -52,7 +52,7 @@ fn permutation(py: Python<'_>, seed: u64, stream: &str, n: u32) -> PyResult<Vec<
     Ok(items)
 }
 
-/// Sends a trace to files: what was sent, as JSON.
+/// Sends a trace to files, and returns the sent requests, as JSON.
 #[pyfunction]
 #[expect(clippy::needless_pass_by_value, reason = "Python's list becomes one of ours")]
 fn replay(

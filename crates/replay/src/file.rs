@@ -1,5 +1,5 @@
-//! The files that requests go to, and memory for a request: aligned as direct I/O asks for, with content that no drive can
-//! compress.
+//! The files to which requests go, and the memory of a request. The memory is aligned for direct I/O, and its content
+//! can't be compressed by a drive.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use storagelab_sim::Rng;
 use storagelab_sim::replay::{Asked, What};
 
-/// Open files, one on each volume. Offsets count through them all: each file has the same share of the range.
+/// Open files, one on each volume. Offsets count through all files, and each file has the same share of the range.
 pub(crate) struct Target {
     files: Vec<File>,
     bytes_each: u64,
@@ -30,7 +30,7 @@ impl Target {
         Ok(Self { files, bytes_each })
     }
 
-    /// Makes a request, to its end.
+    /// Makes a request, and returns when it has ended.
     pub(crate) fn make(&self, asked: Asked, buffer: &mut Buffer) -> Result<(), String> {
         let Asked(_, what, place, bytes) = asked;
         let (number, offset) = (place / self.bytes_each, place % self.bytes_each);
@@ -45,9 +45,9 @@ impl Target {
     }
 }
 
-/// Direct I/O takes memory that begins at a page.
+/// Direct I/O needs memory that begins at a page.
 const ALIGNED: usize = 4096;
-/// Every so many bytes of what is written differ from the request before.
+/// The distance, in bytes, between the places at which written data differ from the request before.
 const STAMP_EVERY: usize = 512;
 
 /// Memory for one request at a time.
@@ -72,13 +72,13 @@ impl Buffer {
         Self { memory, begin, rng }
     }
 
-    /// The first `bytes` of it.
+    /// The first `bytes` bytes.
     pub(crate) fn of(&mut self, bytes: u64) -> &mut [u8] {
         let length = usize::try_from(bytes).expect("a request fits memory");
         &mut self.memory[self.begin..self.begin + length]
     }
 
-    /// The same with other content than before, so that no drive knows it already.
+    /// The first `bytes` bytes, with new content, so that no drive has the same content already.
     pub(crate) fn fresh(&mut self, bytes: u64) -> &[u8] {
         let stamp = self.rng.next_u64().to_le_bytes();
         let part = self.of(bytes);

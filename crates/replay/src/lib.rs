@@ -1,7 +1,7 @@
 //! Sends the requests of a trace to a file on each volume, at their own times or as fast as their dependencies allow.
 //!
-//! Threads take requests from one queue, in order, by the rules of simulated replays ([`storagelab_sim::replay`]). Times
-//! are counted from one beginning, so a request that is late delays no other.
+//! Threads take requests from one queue, in order, by the rules of simulated replays ([`storagelab_sim::replay`]).
+//! Times count from a common start, so a late request delays no other request.
 
 mod file;
 mod queue;
@@ -16,12 +16,12 @@ use storagelab_sim::{Latencies, LatencyTable};
 use file::{Buffer, Target};
 use queue::Queue;
 
-/// What was sent. Syncs are sent and not counted.
+/// The sent requests. Syncs are sent, but do not count.
 #[derive(Clone, Debug, Serialize)]
 pub struct Sent {
-    /// From the time of the first request to the end of the last one.
+    /// The time from the start of the first request to the end of the last one.
     pub elapsed_ns: u64,
-    /// How far requests came after their times.
+    /// The delays of requests after their recorded times.
     pub late: Lateness,
     /// Requests that read.
     pub read: Done,
@@ -34,9 +34,9 @@ pub struct Sent {
 pub struct Done {
     /// Their bytes.
     pub bytes: u64,
-    /// How long they took.
+    /// Their latencies.
     pub latency: LatencyTable,
-    /// For each second, how many ended in it, and the sum of their latencies in nanoseconds.
+    /// For each second, the number of requests that ended in it, and the sum of their latencies in nanoseconds.
     pub seconds: Vec<(u64, u64)>,
 }
 
@@ -69,8 +69,8 @@ impl Counted {
     }
 }
 
-/// Sends a trace to files of `bytes_each` by so many threads. Offsets count through the files. `flags` are those by which files
-/// are opened, such as `O_DIRECT`.
+/// Sends a trace to files of `bytes_each` bytes, by this many threads. Offsets count through the files. Files are
+/// opened with `flags`, such as `O_DIRECT`.
 ///
 /// # Errors
 /// The first request that failed, in words.

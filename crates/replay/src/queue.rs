@@ -1,5 +1,5 @@
-//! The queue of a trace's requests, from which threads take the next one when its time has come and nothing that it depends on
-//! is in progress.
+//! The queue of a trace's requests. Threads take the next request when its time has come and no request on which it
+//! depends is in progress.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -9,21 +9,21 @@ use storagelab_sim::replay::{Asked, Lateness, Pace, Replay, What};
 
 use crate::{Counted, Sent};
 
-/// The queue. One thread at a time, the first in it, waits for the next request; others wait for their turn.
+/// The queue. One thread at a time, the first one, waits for the next request. The others wait for their turn.
 pub(crate) struct Queue<'r> {
     replay: &'r Replay,
     began: Instant,
     state: Mutex<State>,
     /// No thread is the first any more.
     turn: Condvar,
-    /// The first thread may go on: a request that the next one depends on has ended, or all is over.
+    /// The first thread may continue: a request on which the next one depends has ended, or all requests are done.
     freed: Condvar,
 }
 
 #[derive(Default)]
 struct State {
     next: usize,
-    /// For each thread, what it has in progress.
+    /// The request that each thread has in progress.
     in_progress: Vec<Option<Asked>>,
     has_first: bool,
     /// The first thread waits for a request in progress.
@@ -104,7 +104,7 @@ impl<'r> Queue<'r> {
         taken
     }
 
-    /// A thread's request has ended, well or not.
+    /// A thread's request has ended, successfully or not.
     pub(crate) fn end(&self, slot: usize, begun_ns: u64, made: Result<(), String>) {
         let now_ns = self.now_ns();
         let mut state = self.state();
@@ -130,7 +130,7 @@ impl<'r> Queue<'r> {
         }
     }
 
-    /// What was sent, once all threads have ended.
+    /// The sent requests, after all threads have ended.
     pub(crate) fn sent(self) -> Result<Sent, String> {
         let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
         if let Some(what) = state.failed {

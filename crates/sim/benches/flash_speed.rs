@@ -1,8 +1,8 @@
 //! Measures the speed of the flash drive's map.
 //!
 //! `cargo bench --package storagelab-sim --features internals --bench flash_speed -- SCALE`: 64 if no scale is given, 1 is life-size.
-//! Each line shows the work, the write amplification, and millions of host pages per second of CPU time, best of three
-//! rounds.
+//! Each line shows the work, the write amplification, and the millions of host pages per second of CPU time, in the
+//! best of three rounds.
 #![expect(clippy::print_stdout, reason = "it is for people")]
 #![expect(clippy::cast_precision_loss, reason = "figures for people")]
 

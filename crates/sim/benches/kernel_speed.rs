@@ -1,10 +1,10 @@
 //! Compares the kernel's speed with the same simulation written by hand as a state machine: `cargo bench
 //! --features internals --bench kernel_speed`.
 //!
-//! In the timer cycle each process sleeps for a random time, over and over, so the event list and the executor do all
-//! the work. In the cycle of two it alternates a long and a short sleep: two waits in a loop for a future, two states
-//! for a state machine. Contestants run in turn within one process, round by round, and each round gives one ratio; the
-//! medians of the rounds are printed, so a noisy neighbour disturbs both sides alike.
+//! In the timer cycle, each process sleeps for a random time, again and again, so the event list and the executor do
+//! all the work. In the cycle of two, it alternates a long and a short sleep: two waits in a loop for a future, two
+//! states for a state machine. The contestants alternate within one process, round by round, and each round gives one
+//! ratio. The bench prints the medians of the rounds, so a noisy neighbour disturbs both sides equally.
 #![expect(clippy::print_stdout, reason = "a bench prints its figures")]
 
 use std::cell::Cell;
@@ -45,7 +45,7 @@ const SERVICE_MASK_NS: Ns = 0xffff;
 /// A contestant's events and simulated time. All contestants must agree.
 type Outcome = (u64, Ns);
 
-/// A process that sleeps: it goes on at once if nothing else happens meanwhile.
+/// A process that sleeps. If nothing else happens meanwhile, it continues at once.
 struct Sleep<'k> {
     kernel: &'k Kernel,
     length_ns: Ns,
@@ -168,7 +168,7 @@ impl Events for OwnList {
     }
 }
 
-/// The standard library's heap, the obvious choice.
+/// The standard library's heap, which is the obvious choice.
 #[derive(Default)]
 struct StandardHeap {
     heap: BinaryHeap<Reverse<(Ns, u64, u32)>>,

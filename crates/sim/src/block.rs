@@ -9,14 +9,14 @@ use crate::rack::Rack;
 use crate::scenario::{DriveChoice, Prepared, Refusal, VolumeChoice};
 use crate::volume::Volume;
 
-/// Why a block could not go on.
+/// The reason why a block could not continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BlockError {
     /// The scenario can't be run.
     Refused(Refusal),
     /// The caller asked to stop.
     Interrupted,
-    /// The simulator contradicts itself: a defect, with what it saw.
+    /// The simulator contradicts itself. This is a defect; the text has its observations.
     Defect(String),
 }
 
@@ -47,10 +47,10 @@ pub struct Hardware<'s> {
     pub(crate) seed: u64,
 }
 
-/// Called now and then during a run; may stop it.
+/// A function that is called from time to time during a run, and may stop it.
 pub type Progress<'p, Step> = &'p mut dyn FnMut(Step) -> ControlFlow<()>;
 
-/// What becomes of the previous run's files before a run.
+/// The fate of the previous run's files before a run.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Before {
     /// The drives are formatted.
@@ -63,14 +63,14 @@ pub enum Before {
 
 /// A scenario: hardware, and runs to make on it.
 pub trait Work {
-    /// What a run gives.
+    /// The result of a run.
     type Outcome;
-    /// How far a run has come.
+    /// The progress of a run.
     type Step;
-    /// What the phase that fills tables leaves to the phase that is measured, besides what it wrote to the drives.
+    /// The state that the phase that fills tables passes to the measured phase, in addition to the data on the drives.
     type Filled: Default;
 
-    /// Says what can't be run, and the way out.
+    /// Refuses a scenario that can't be run, with a solution.
     ///
     /// # Errors
     /// The first thing that is wrong.
@@ -79,10 +79,10 @@ pub trait Work {
     /// The drives and volumes.
     fn hardware(&self) -> Hardware<'_>;
 
-    /// The history of flash drives that have none of their own; `None` for drives as they are after a format.
+    /// The history of flash drives that have no history of their own; `None` for drives in their state after a format.
     fn prepared(&self) -> Option<Prepared>;
 
-    /// The seed of a run, and what happens before it; `None` if there is no such run.
+    /// The seed of a run, and the steps before it; `None` if there is no such run.
     fn start_of(&self, run: usize) -> Option<(u64, Before)>;
 
     /// Whether a run begins with a phase that fills tables.
@@ -90,7 +90,7 @@ pub trait Work {
         false
     }
 
-    /// Makes that phase, and gives the volumes back.
+    /// Makes that phase, and returns the volumes.
     fn fill(
         &self,
         _run: usize,
@@ -100,7 +100,7 @@ pub trait Work {
         (volumes, Ok(Self::Filled::default()))
     }
 
-    /// Makes the phase that is measured, and gives the volumes back.
+    /// Makes the measured phase, and returns the volumes.
     fn make(
         &self,
         run: usize,
@@ -110,7 +110,7 @@ pub trait Work {
         progress: Progress<'_, Self::Step>,
     ) -> (Vec<Volume>, Result<Self::Outcome, BlockError>);
 
-    /// Adds what drives and volumes did to an outcome.
+    /// Adds the work of drives and volumes to an outcome.
     fn add(outcome: &mut Self::Outcome, drives: Vec<DriveOutcome>, volumes: Vec<VolumeOutcome>);
 }
 
@@ -124,7 +124,7 @@ pub struct BlockOf<W> {
 }
 
 impl<W: Work> BlockOf<W> {
-    /// New drives, freshly formatted, but for those that have a history.
+    /// New drives, freshly formatted, except drives that have a history.
     ///
     /// # Errors
     /// What the scenario's check says.
@@ -136,7 +136,7 @@ impl<W: Work> BlockOf<W> {
         Ok(Self::around(scenario, rack, 0))
     }
 
-    /// Takes up a block after its first `runs_done` runs, with its drives as [`BlockOf::save_drives`] wrote them.
+    /// Resumes a block after its first `runs_done` runs, with its drives as [`BlockOf::save_drives`] wrote them.
     ///
     /// # Errors
     /// What the scenario's check says, or that the bytes are not such drives.
@@ -155,13 +155,13 @@ impl<W: Work> BlockOf<W> {
         }
     }
 
-    /// All drives, in the order of their names, as bytes: with them a block can be resumed.
+    /// All drives, in the order of their names, as bytes, with which a block can be resumed.
     #[must_use]
     pub fn save_drives(&self) -> Vec<Vec<u8>> {
         self.rack.save()
     }
 
-    /// Says what is wrong with the maps of the drives, if anything is.
+    /// Checks the maps of the drives.
     ///
     /// # Errors
     /// The first thing that does not hold.
@@ -170,7 +170,7 @@ impl<W: Work> BlockOf<W> {
         self.rack.check()
     }
 
-    /// Makes outcomes list every I/O, or not.
+    /// Sets whether outcomes list every I/O.
     pub const fn list_every_io(&mut self, every_io: bool) {
         self.every_io = every_io;
     }
@@ -181,7 +181,7 @@ impl<W: Work> BlockOf<W> {
         self.next_run
     }
 
-    /// Makes the next run; nothing if all have been made. `progress` is called now and then, and may stop the run.
+    /// Makes the next run; nothing if all have been made. `progress` is called at intervals, and may stop the run.
     ///
     /// # Errors
     /// [`BlockError::Interrupted`] if it did; the block is of no use then. A run that failed is an outcome, not an error.
@@ -206,7 +206,7 @@ impl<W: Work> BlockOf<W> {
         Ok(Some(outcome))
     }
 
-    /// Fills tables, if the run begins so. Its drives are at rest again afterwards, and what it did is not counted.
+    /// Fills tables, if the run begins with this phase. Then the drives are at rest. The phase's work does not count.
     fn fill(&mut self, run: usize, seed: u64, progress: Progress<'_, W::Step>) -> Result<W::Filled, BlockError> {
         if !self.scenario.fills(run) {
             return Ok(W::Filled::default());

@@ -1,4 +1,4 @@
-//! All parameters of the model as they are declared: from here Python has its checks, its reference and its lists.
+//! The declarations of all parameters of the model. Python's checks, reference and lists come from here.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,8 @@
-//! Kinds of drives beside the two fast ones, each in a file of its own: its figures, its behaviour, its state.
+//! Kinds of drives other than the two fast kinds. Each kind has a file with its figures, its behaviour and its state.
 //!
-//! Such a drive knows at once when a request will be done ([`Model`]); a volume asks it through a pointer, which flash
-//! drives and disks, asked the most, do without. To add a kind: its file here, its line at the end of this file, and a profile.
+//! Such a drive knows at once when a request will be done ([`Model`]). A volume calls it through a pointer; only flash
+//! drives and disks, called most often, need none. A new kind needs its file, its line at this file's end, and a
+//! profile.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -20,7 +21,7 @@ mod slc_nvme;
 
 /// A drive at work. Times are nanoseconds since the last [`Model::rest`].
 pub trait Model: Boxed + Debug + Send + Sync {
-    /// What the host sees of it.
+    /// The properties that the host sees.
     fn face(&self) -> Face;
 
     /// Takes a request at time `now`, and returns when it will be done. Requests come in the order of their times.
@@ -32,7 +33,7 @@ pub trait Model: Boxed + Debug + Send + Sync {
     /// The drive is formatted.
     fn format(&mut self) {}
 
-    /// All that a drive at rest remembers: it is saved and loaded in this order, and reported.
+    /// The whole memory of a drive at rest, which is saved and loaded in this order, and reported.
     fn memory(&mut self) -> Vec<Kept<'_>>;
 }
 
@@ -73,7 +74,7 @@ impl Face {
 pub enum Kept<'d> {
     /// A sum that only grows.
     Sum(&'static str, &'d mut u64),
-    /// A present level, and in how many parts its unit is counted.
+    /// A present level, and the number of parts into which its unit is divided.
     Level(&'static str, &'d mut u64, u64),
 }
 
@@ -95,7 +96,7 @@ pub struct Reported {
 }
 
 impl dyn Model {
-    /// What it has counted since it was made, and levels of the present, by name.
+    /// Its counts since it was made, and its present levels, by name.
     pub fn reported(&self) -> Reported {
         let mut reported = Reported::default();
         for kept in self.boxed().memory() {
@@ -109,7 +110,7 @@ impl dyn Model {
 }
 
 impl Reported {
-    /// What was counted since `earlier`, and the present levels, together.
+    /// The counts since `earlier`, and the present levels, together.
     pub fn since(&self, earlier: &Self) -> BTreeMap<&'static str, u64> {
         let counted = |(name, count): (&&'static str, &u64)| (*name, count - earlier.counts.get(name).unwrap_or(&0));
         let counts = self.counts.iter().map(counted);
@@ -170,7 +171,7 @@ pub fn load(model: &mut dyn Model, bytes: &[u8]) -> Result<(), StateError> {
     input.finish()
 }
 
-/// Lists the kinds once: the variant, its name in a profile's file, and what its file holds.
+/// Lists the kinds once: the variant, its name in a profile's file, and the content of its file.
 macro_rules! kinds {
     ($($(#[doc = $doc:literal])+ $variant:ident $name:literal $profile:ty;)+) => {
         /// A drive's profile, by its kind.

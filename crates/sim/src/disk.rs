@@ -6,12 +6,12 @@
 //! - [`parameters`]: plain integers that say how one disk behaves; [`profile`]: the same as data, each with its source;
 //! - [`drive`]: all of it in time ([`Disk`]).
 //!
-//! Unlike a flash drive, a disk can't say at once when a request will be done: a later one may overtake it. So
-//! [`Disk::submit`] only accepts a request, [`Disk::next_event`] says when something is due, and [`Disk::finish`] is
-//! called then. A disk without a queue has no event and costs nothing.
+//! Unlike a flash drive, a disk can't say at once when a request will be done, because a later request may overtake it.
+//! So [`Disk::submit`] only accepts a request, [`Disk::next_event`] says when something is due, and [`Disk::finish`] is
+//! called at that time. A disk without a queue has no event and costs nothing.
 //!
-//! Not modelled: a write cache inside the disk (arrays and servers turn it off, as it would lose what was acknowledged),
-//! read-ahead for more than one stream at once, and sectors that were moved elsewhere.
+//! Not modelled: a write cache inside the disk (arrays and servers turn it off, because it could lose acknowledged
+//! data), read-ahead for more than one stream at once, and remapped sectors.
 
 pub mod drive;
 pub mod parameters;

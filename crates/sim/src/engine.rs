@@ -1,6 +1,6 @@
 //! The storage engine: a clustered index in data files, a buffer pool, a log, and the sessions that insert into them.
 //!
-//! Each part owns its state, and nobody else writes it; from the ground up:
+//! Each part owns its state, and no other part writes it. From the ground up:
 //! - [`geometry`]: pages, extents and allocation pages; [`files`]: where they lie on the drives, and the next free one;
 //! - [`leaf`]: what a leaf's page is doing; [`tree`]: all leaves, with their rows and key intervals; [`pool`]: which of them
 //!   are in memory, and which wait for a frame; `above`: the index pages above the leaves, and their latches;
@@ -12,9 +12,9 @@
 //! - [`load`]: what connections do, a file for each kind.
 //!
 //! # How a row is inserted
-//! A session draws a key, finds the leaf, and inserts the row if the leaf is in memory and not latched. That costs CPU
-//! time and no event, and many rows may go in as one burst. A burst ends at the first wait: for a leaf that is not in
-//! memory (`PAGEIOLATCH_EX`), is being written (the same) or split (`PAGELATCH_EX`); for a parent whose latch a
+//! A session picks a random key, finds the leaf, and inserts the row if the leaf is in memory and not latched. This
+//! costs CPU time but no event, and a burst may insert many rows. A burst ends at the first wait: for a leaf that is
+//! not in memory (`PAGEIOLATCH_EX`), is being written (the same) or split (`PAGELATCH_EX`); for a parent whose latch a
 //! splitting worker holds (`PAGELATCH_SH`); for a full leaf, which needs a page and so the latch of a PFS page
 //! (`PAGELATCH_SH` to look for a free one, `PAGELATCH_UP` to mark it); or for the commit (`WRITELOG`).
 
@@ -94,7 +94,7 @@ pub struct Engine<'w> {
     failure: RefCell<Option<Failure>>,
 }
 
-/// Why a run failed after its scenario passed the checks.
+/// The reason why a run failed although its scenario passed the checks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
     /// A volume no longer answers.
@@ -229,7 +229,7 @@ impl<'w> Engine<'w> {
         self.os.kernel().stop();
     }
 
-    /// Ends the run for a worker that can't continue without what it asked for.
+    /// Ends the run for a worker that can't continue without the resource that it requested.
     async fn fail_for_good<T>(&self) -> T {
         loop {
             self.fail(Failure::FilesFull);
@@ -237,7 +237,7 @@ impl<'w> Engine<'w> {
         }
     }
 
-    /// Every I/O of the run, if that was asked for.
+    /// Every I/O of the run, if requested.
     #[must_use]
     pub fn take_trace(&self) -> Option<Vec<IoRecord>> {
         self.ios.take_trace()
@@ -278,8 +278,8 @@ impl<'w> Engine<'w> {
         Ok(())
     }
 
-    /// Checks what else must hold once all sessions have ended, besides [`Engine::check`]: nobody waits, nothing is
-    /// held.
+    /// Checks further invariants, in addition to [`Engine::check`], after all sessions have ended: nobody waits, and
+    /// nothing is held.
     ///
     /// # Errors
     /// The first thing that does not hold.

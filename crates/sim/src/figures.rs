@@ -1,5 +1,5 @@
-//! Figures with their origin, and groups of them. A group is declared once, by [`figures!`]: its struct, the limits of each
-//! figure, and the list that Python builds its checks and its reference from ([`Declared`]).
+//! Figures with their origin, and groups of them. [`figures!`] declares a group once: its struct, the limits of each
+//! figure, and the list from which Python builds its checks and its reference ([`Declared`]).
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ pub enum Label {
     Derived,
     /// It was chosen, within bounds, so that the model agrees with published results.
     Fitted,
-    /// Nothing was published that it follows from: an assumption, which the source explains.
+    /// It follows from nothing that was published. It is an assumption, which the source explains.
     Assumed,
 }
 
@@ -81,7 +81,7 @@ pub trait Group {
     /// Its figures, in order.
     fn declared() -> Vec<Declared>;
 
-    /// Says which figure is beyond its limits, if one is, and what is wrong with it.
+    /// Names a figure beyond its limits, if there is one, and the fault.
     fn check_limits(&self) -> Result<(), (&'static str, String)>;
 }
 
@@ -93,7 +93,7 @@ pub fn check_all<const GROUPS: usize>(groups: [Result<(), (&'static str, String)
 
 /// A type of which a figure may be.
 pub trait Value {
-    /// What it may be, within `limits` if it is a number.
+    /// The allowed values, within `limits` if it is a number.
     fn wanted(limits: Option<(u64, u64)>) -> Wanted;
 
     /// The value as a number, if it is one.
@@ -142,7 +142,7 @@ pub trait Field {
     /// Its declaration.
     fn declare(name: &'static str, meaning: &str, limits: Option<(u64, u64)>) -> Declared;
 
-    /// Says what is beyond `limits`, if anything is.
+    /// Names a value beyond `limits`, if there is one.
     fn check(&self, limits: (u64, u64)) -> Result<(), String>;
 }
 
@@ -262,8 +262,8 @@ pub struct Constant {
     pub is_default: bool,
 }
 
-/// Declares constants with their origin, each as a function of its name, and `LIST` with all of them. A fitted one has its
-/// bounds and what it was fitted on in brackets.
+/// Declares constants with their origin, each as a function of its name, and `LIST` with all of them. A fitted constant
+/// has in brackets its bounds and the figures on which it was fitted.
 macro_rules! constants {
     ($owner:literal, default: $default:literal {
         $($name:ident: $type:ty = $value:literal, $label:ident, $source:literal $([$least:literal to $most:literal on $($on:literal)+])?;)*

@@ -7,9 +7,9 @@
 //!
 //! To the processor: all reads of memory that only bring data into the processor's cache before they are needed.
 //!
-//! Tables of a life-size world are larger than the processor's caches. What will be needed is read ahead in groups, as the
-//! processor fetches a group in parallel, and what is read is thrown away ([`touch`]): results do not depend on it. Five walks do
-//! so, each as far ahead as its constant here says:
+//! Tables of a life-size world are larger than the processor's caches. Needed data are read ahead in groups, because
+//! the processor fetches a group in parallel. The values are discarded ([`touch`]), so results do not depend on them.
+//! Five walks read ahead, each by its constant here:
 //! - `engine/look_ahead.rs`: the leaves of a session's next keys;
 //! - `engine/pool.rs`: the leaves in the frames that the clock's hand and the checkpoint come to next;
 //! - `engine/io.rs`: the neighbours of a page that is written;
@@ -46,7 +46,7 @@ pub(crate) const KEYS: usize = 8;
 /// Frames whose leaves are looked up together.
 pub(crate) const FRAMES: usize = 16;
 
-/// The number of a page's neighbours on disk, before and behind, whose leaf is looked up: those beside the nearest lie with it.
+/// Which of a page's neighbours on disk, before and behind, is looked up. The leaves of the nearest ones lie with it.
 pub(crate) const NEIGHBOUR: u32 = 2;
 
 /// Flash pages that are looked up together.

@@ -3,8 +3,8 @@
 //! Everything in it is a function of its arguments: the same scenario and seed give the same bytes, in a debug or a
 //! release build, in this process or another.
 //!
-//! A scenario is JSON: [`Block`] makes the runs of a [`Scenario`], [`RawBlock`] the tests of a [`RawScenario`]. What is
-//! named here is all that others use; the modules are private, so that the compiler lists what nobody uses any more.
+//! A scenario is JSON: [`Block`] makes the runs of a [`Scenario`], [`RawBlock`] the tests of a [`RawScenario`]. Others
+//! use only the names here. The modules are private, so that the compiler lists unused code.
 //!
 //! ```
 //! use std::ops::ControlFlow;

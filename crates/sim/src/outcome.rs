@@ -27,7 +27,7 @@ pub struct RunOutcome {
     pub cpu_ns: u64,
     /// Time from each session's end to the run's.
     pub finished_early_ns: u64,
-    /// What the workers in the background waited for: the checkpoint, the lazy writer.
+    /// The waits of the workers in the background: the checkpoint, the lazy writer.
     pub background_waits: Vec<WaitRow>,
     /// Time that these computed.
     pub background_cpu_ns: u64,
@@ -35,9 +35,9 @@ pub struct RunOutcome {
     pub counters: CounterTable,
     /// The run over time.
     pub series: Series,
-    /// Samples of who waited for what.
+    /// Samples of the waiting workers and their resources.
     pub waiting_tasks: Vec<WaitingSample>,
-    /// How many sessions waited at once, the longest waits first.
+    /// The number of sessions that waited at once, the longest waits first.
     pub crowds: Vec<CrowdRow>,
     /// The drives at the end.
     pub drives: Vec<DriveOutcome>,
@@ -75,7 +75,7 @@ impl WaitRow {
 pub struct CrowdRow {
     /// SQL Server's name for the wait.
     pub wait_type: &'static str,
-    /// What was waited for, as in a sample's resources; empty if it has no name.
+    /// The resource, as in a sample; empty if it has no name.
     pub kind: &'static str,
     /// Time that sessions waited: over a wait type, the same as in its [`WaitRow`].
     pub sessions_ns: u64,
@@ -123,7 +123,7 @@ pub struct CounterTable {
     /// Rows read one by one; left out of JSON if there are none.
     #[serde(skip_serializing_if = "is_none")]
     pub point_reads: u64,
-    /// Rows inserted before the first page was read, while all of the table was in memory.
+    /// Rows inserted before the first page was read, while the whole table was in memory.
     pub memory_phase_rows: u64,
     /// Time that sessions computed up to then.
     pub memory_phase_cpu_ns: u64,
@@ -209,10 +209,10 @@ pub struct DriveOutcome {
     /// How often garbage collection began to take turns with the host.
     #[serde(rename = "cleaning_bursts")]
     pub collection_bursts: u64,
-    /// For a disk: what it did. The flash figures are then 0, or 1 for write amplification.
+    /// For a disk: its work. The flash figures are then 0, or 1 for write amplification.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disk: Option<disk::Counters>,
-    /// For a drive of another kind: what it did, by its own names. The flash figures are then as for a disk.
+    /// For a drive of another kind: its work, by its own names. The flash figures are then as for a disk.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<BTreeMap<&'static str, u64>>,
 }

@@ -89,8 +89,8 @@ impl Rack {
         flash.try_for_each(|drive| drive.ftl().check())
     }
 
-    /// Puts all drives to rest before a run, and formats them if asked. Where files are deleted, or only the operating
-    /// system formats, drives with trim learn that the files are gone.
+    /// Puts all drives to rest before a run, and formats them if requested. If files are deleted, or only the operating
+    /// system formats, drives with trim learn that the files no longer exist.
     pub(crate) fn rest(&mut self, seed: u64, before: Before) {
         self.settle(seed);
         for (choice, drive) in self.choices.values().zip(&mut self.drives) {
@@ -141,7 +141,7 @@ impl Rack {
         }
     }
 
-    /// Takes the drives back, and returns the volumes' outcomes worth reporting.
+    /// Takes the drives back, and returns the volumes' outcomes that should be reported.
     pub(crate) fn take_back(&mut self, volumes: Vec<Volume>) -> Vec<VolumeOutcome> {
         let mut outcomes = Vec::new();
         for ((name, choice), volume) in self.volumes.iter().zip(volumes) {
@@ -173,7 +173,7 @@ impl Rack {
             .collect()
     }
 
-    /// Ages flash drives according to their history; those without one as `others` says.
+    /// Ages flash drives by their history. Drives without a history get that of `others`.
     pub(crate) fn prepare(&mut self, seed: u64, others: Option<Prepared>) -> Result<(), Refusal> {
         for ((name, choice), drive) in self.choices.iter().zip(&mut self.drives) {
             let Some(Device::Flash(drive)) = drive else { continue };

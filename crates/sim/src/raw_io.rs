@@ -1,13 +1,13 @@
-//! Raw I/O on volumes, without a database: how many requests a second, how many bytes, and how long each takes.
+//! Raw I/O on volumes, without a database: requests and bytes per second, and latencies.
 //!
 //! The terms are those of the SQLIO tool: a number of threads each keep a number of requests of one size outstanding,
 //! random or sequential, reads or writes, for some time. A scenario ([`RawScenario`], read from JSON with serde) has
 //! drives and volumes like an engine's scenario, and tests made on them one after another; the drives' state carries
 //! over. [`crate::RawBlock`] makes the tests.
 //!
-//! Random requests go anywhere in the file, aligned with its blocks. In sequential order each thread has its own part
-//! of the file, and starts over at its end. The host's CPU time is left out: nothing waits for a core. A test may send a trace
-//! instead ([`replay`]).
+//! Random requests go anywhere in the file, aligned with its blocks. In sequential order, each thread has its own part
+//! of the file, and starts again at its end. The host's CPU time is left out, because nothing waits for a core. A test
+//! may send a trace instead ([`replay`]).
 
 mod check;
 mod latency;
@@ -39,7 +39,7 @@ use series::Recorder;
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawScenario {
-    /// How many times smaller the world is, durations included; 1 is life-size. Rates and times of requests stay.
+    /// How many times smaller the simulation is, with durations; 1 is life-size. Rates and latencies do not change.
     pub scale: u32,
     /// Seeds what belongs to the block and not to a test: the drives.
     pub seed: u64,
@@ -47,7 +47,7 @@ pub struct RawScenario {
     pub drives: BTreeMap<String, DriveChoice>,
     /// Volumes by name.
     pub volumes: BTreeMap<String, VolumeChoice>,
-    /// The history, before the first test, of flash drives without one of their own. Disks are unaffected.
+    /// The history, before the first test, of flash drives without a history of their own. It does not affect disks.
     #[serde(default)]
     pub prepared: Prepared,
     /// What is tested, in order.
@@ -84,7 +84,7 @@ pub enum Pattern {
 pub struct RawTest {
     /// The volume.
     pub volume: String,
-    /// What is done. A test with a trace leaves this and the next two out.
+    /// The operation. A test with a trace leaves out this field and the next two.
     #[serde(default)]
     pub access: Access,
     /// Of 1000 mixed requests, how many read.
@@ -266,7 +266,7 @@ struct Running<'t, 'v> {
     trace: Option<(usize, Trace)>,
 }
 
-/// A request outstanding: when it was submitted, its size, and what it is if it is of a trace.
+/// An outstanding request: its submission time, its size and, in a trace, its kind.
 #[derive(Clone, Copy, Default)]
 struct Place {
     begun_ns: Ns,
@@ -306,7 +306,7 @@ impl<'t, 'v> Running<'t, 'v> {
         }
     }
 
-    /// Makes a test of drawn requests: each that is done gives its place to the next.
+    /// Makes a test of random requests. Each finished request gives its place to the next one.
     fn draw(&mut self, progress: impl FnMut(Ns, Ns) -> ControlFlow<()>) -> Result<(), Early> {
         self.make(self.end_ns, progress, |test, free| {
             if test.now_ns < test.end_ns {
@@ -316,8 +316,8 @@ impl<'t, 'v> Running<'t, 'v> {
         })
     }
 
-    /// Makes the test until all requests are done. `send` sends through free places what can be sent now, and says when there may
-    /// be more that needs no further place.
+    /// Makes the test until all requests are done. `send` sends the requests that can be sent now through free places.
+    /// It returns the time at which there may be more requests that need no further place.
     fn make(
         &mut self,
         until_ns: Ns,

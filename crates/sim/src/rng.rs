@@ -1,8 +1,8 @@
 //! The simulator's own random numbers, the same on every machine and in every version.
 //!
-//! Each component of a simulation (a drive, a connection, an order of runs) draws from a stream of its own, named by that
-//! component. So an extra draw in one component changes nothing for the others, and two scenarios that differ in one
-//! place can be compared draw by draw.
+//! Each component of a simulation (a drive, a connection, an order of runs) has its own stream of random numbers, which
+//! has the component's name. So an additional number in one component changes nothing for the others. Two scenarios
+//! that differ in one place can be compared number by number.
 //!
 //! - [`Rng`] is xoshiro256++ 1.0: D. Blackman and S. Vigna, "Scrambled linear pseudorandom number generators",
 //!   ACM Transactions on Mathematical Software 47(4), 2021. Its period is 2^256 - 1.
@@ -10,7 +10,7 @@
 //!   C. H. Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014. The authors of xoshiro advise it for
 //!   filling their state.
 //!
-//! None of this is fit for secrets.
+//! These generators are not suitable for secrets.
 
 /// What `SplitMix64` adds at each step: the odd number nearest to 2^64 divided by the golden ratio.
 const GOLDEN_GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;

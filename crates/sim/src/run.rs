@@ -1,4 +1,4 @@
-//! A run of the engine: what is made of it, and what is recorded meanwhile.
+//! A run of the engine, and its records.
 
 mod fill;
 
@@ -14,7 +14,7 @@ use crate::scenario::{Prepared, Refusal, RunPlan, Scenario};
 use crate::sqlos::{self, Account, Config, Machine, Notice, Sqlos, WaitType};
 use crate::volume::Volume;
 
-/// Every how many points of the time series waiting tasks are looked at, and how many lines such a sample has at most.
+/// The points of the time series between two samples of waiting tasks, and the most lines of such a sample.
 const WAITING_EVERY: usize = 20;
 const WAITING_LINES: usize = 8;
 
@@ -170,7 +170,7 @@ impl<'r, 'w> Run<'r, 'w> {
     fn make(mut self, progress: Progress<'_, Step>) -> Result<RunOutcome, BlockError> {
         let mut machine = Machine::new(self.os);
         self.engine.start(&mut machine);
-        // A table that could not be filled fails the run before its first operation.
+        // If the table could not be filled, the run fails before its first operation.
         while self.engine.failure().is_none() {
             let until = self.last_ns + self.interval_ns;
             let state = machine
@@ -198,7 +198,7 @@ impl<'r, 'w> Run<'r, 'w> {
         Ok(self.outcome())
     }
 
-    /// A point of the time series, and now and then a look at who waits.
+    /// A point of the time series and, from time to time, a sample of the waiting workers.
     fn sample(&mut self) {
         let now_ns = self.os.now();
         let now = self.engine.reading();

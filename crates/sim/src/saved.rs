@@ -1,4 +1,4 @@
-//! Words as bytes and back, with a checksum at the end: how a drive is put away between two runs.
+//! Turns words into bytes and back, with a checksum at the end. In this form, a drive is saved between two runs.
 
 use std::fmt;
 
@@ -106,7 +106,7 @@ impl<'a> Reader<'a> {
         Ok(u32::from_le_bytes(*word))
     }
 
-    /// `count` words, if that many are there: a damaged count must not claim all memory.
+    /// `count` words, if there are that many, because a damaged count must not claim all memory.
     pub fn shorts(&mut self, count: u32) -> Result<Vec<u32>, StateError> {
         let (words, rest) = self
             .rest

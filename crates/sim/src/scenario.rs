@@ -1,7 +1,7 @@
 //! The simulated scenario: a server, its drives, and the runs made on them one after another.
 //!
-//! A scenario is plain data ([`Scenario`] reads from JSON with serde). Sizes are those of the real world: [`Scenario::scale`]
-//! shrinks them, rows and periods included, when the world is built. [`Scenario::check`] says what is wrong before anything runs.
+//! A scenario is plain data ([`Scenario`] reads from JSON with serde). Sizes are life-size. [`Scenario::scale`] shrinks
+//! them, with rows and periods, when the simulation is built. [`Scenario::check`] refuses mistakes first.
 
 mod check;
 mod hardware;
@@ -79,7 +79,7 @@ pub mod run_defaults {
     }}
 }
 
-/// A load, life-size: rows are divided by the scale, transactions and connections are not.
+/// A load, life-size. Rows are divided by the scale, but transactions and connections are not.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Workload {
     /// What the connections do.
@@ -118,12 +118,12 @@ impl Workload {
     }
 }
 
-/// Why a scenario can't be run: what is wrong, where, and how to fix it.
+/// The reason why a scenario can't be run: the mistake, its place, and a solution.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Refusal {
     /// The place in the scenario, as in `runs[3].data_files`.
     pub place: String,
-    /// What is wrong there, and what to do.
+    /// The mistake there, and a solution.
     pub what: String,
 }
 

@@ -20,9 +20,9 @@
 //!   be cut at the end of every quantum, like a loop over rows; [`Sqlos::cpu_unbroken`] is for code without a yield,
 //!   such as a short stretch under a latch: it may overrun, and the next `cpu` yields first.
 //! - **Notice.** Completed I/O and expired timers are noticed when the scheduler's code runs, that is at the next switch or
-//!   yield on their scheduler ([`Notice::AtSwitch`]), or at once if it is idle. Until then the waiter is SUSPENDED. A
-//!   worker that releases a latch or sets an event makes the waiting worker RUNNABLE at once. At a switch, arrivals are
-//!   noticed before the leaving worker goes to the tail.
+//!   yield on their scheduler ([`Notice::AtSwitch`]), or at once if it is idle. Until then, the waiter is SUSPENDED. A
+//!   worker that releases a latch or sets an event makes the waiting worker RUNNABLE at once. At a switch, the
+//!   scheduler notices arrivals before the leaving worker goes to the tail.
 //! - **Latches** are granted strictly in request order, and belong to the waiter from the grant on, even while it still
 //!   queues for its core. Workers don't spin.
 //! - **Starting.** The time from a worker's birth to its first turn is signal time of the made-up type `WORKER_START`.
@@ -55,7 +55,7 @@ pub use waits::{Account, WaitType};
 
 use crate::kernel::{Action, Kernel, MS, Ns, Port, ProcessId};
 
-/// A sleeping worker's time has come, as its scheduler notices; the token is the worker.
+/// A scheduler notices that a sleeping worker's time has come; the token is the worker.
 const WAKE: Port = Port::new(1);
 /// An idle scheduler has something to notice; the token is the scheduler.
 const ALARM: Port = Port::new(2);
@@ -76,7 +76,7 @@ pub enum Notice {
 pub struct Config {
     /// One a core; at least 1.
     pub schedulers: u32,
-    /// How long a worker may run in one go, if its code can yield; at least 1.
+    /// The longest time that a worker may run without a yield, if its code can yield; at least 1.
     pub quantum_ns: Ns,
     /// When completions are noticed.
     pub notice: Notice,
@@ -197,8 +197,8 @@ impl Sqlos {
         Latch::new(self, key, class)
     }
 
-    /// Schedules `action` for when `scheduler` next notices completions, such as a checkpoint's write, for which no
-    /// worker waits. A port of the engine then does the rest.
+    /// Schedules `action` for the moment when `scheduler` next notices completions for which no worker waits, such as a
+    /// checkpoint's write. A port of the engine then does the rest.
     #[inline(always)]
     pub fn arrive(&self, scheduler: u32, action: Action) {
         self.state().arrive(&self.kernel, scheduler, action);
@@ -275,7 +275,7 @@ impl Sqlos {
         books
     }
 
-    /// A hash over which worker got a core when, and after which wait: equal in equal runs, and almost never in others.
+    /// A hash of the order in which workers got cores, the times, and their waits. Unequal runs hardly ever share it.
     #[must_use]
     pub fn fingerprint(&self) -> u64 {
         self.state().fingerprint

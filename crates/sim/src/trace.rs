@@ -1,5 +1,5 @@
-//! Every I/O of a run, for those who want to see what the simulator did. Nothing depends on it, and it costs a run without
-//! it one branch for each I/O.
+//! Every I/O of a run, for users who inspect the simulator. Nothing depends on this list. If it is not requested, it
+//! costs a run one branch for each I/O.
 
 use serde::Serialize;
 

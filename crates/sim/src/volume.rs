@@ -1,4 +1,4 @@
-//! Volumes: one address space over any drives, and one way to request an I/O whatever lies below.
+//! Volumes: one address space over any drives, and one way to request an I/O for all kinds of drives.
 //!
 //! Modules, from the ground up; each knows only those above it in this list:
 //! - [`device`]: a drive of either kind ([`Device`]), and a request to it or to a volume ([`Request`]);
@@ -11,11 +11,11 @@
 //! - [`array`]: all of it over time ([`Volume`]).
 //!
 //! # One way to request
-//! [`Volume::submit`] takes the time, a request and a token. Where everything below can compute ahead (flash drives,
-//! alone, striped or mirrored; room in a cache), the answer is [`Answer::Done`] with the time of completion, and that
-//! is final. Otherwise it is [`Answer::Pending`]: [`Volume::next_event`] says when to call the volume next, and
-//! [`Volume::advance`], called then, gives the tokens of the completed requests. The caller needs one event per volume,
-//! and none for a volume of flash drives.
+//! [`Volume::submit`] takes the time, a request and a token. If all parts below can compute ahead (flash drives, alone,
+//! striped or mirrored; room in a cache), the answer is [`Answer::Done`] with the final time of completion. Otherwise,
+//! it is [`Answer::Pending`]. Then [`Volume::next_event`] says when to call the volume next. [`Volume::advance`],
+//! called at that time, gives the tokens of the completed requests. The caller needs one event per volume, and none for
+//! a volume of flash drives.
 
 pub mod array;
 mod cache;

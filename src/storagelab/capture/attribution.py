@@ -137,7 +137,7 @@ def _distinct(*columns: Column) -> tuple[Column, Column]:
 
 
 def kernel_device(number: int) -> int:
-    """A device's number as the kernel has it inside, and in its trace points."""
+    """A device's number in the kernel's internal form, which its trace points use."""
     return os.major(number) << 20 | os.minor(number)
 
 
@@ -152,7 +152,8 @@ def _open_file(thread: int, inode: _Inode) -> str | None:
 
 
 class FileRequests(NamedTuple):
-    """Requests to the server's own files, as `rows` and singly; `which` has the place of each one's file in `files`."""
+    """Requests to the server's own files, as `rows` and one by one. `which` has the place of each request's file in
+    `files`."""
 
     rows: list[IoRow]
     requests: Records
@@ -244,11 +245,11 @@ class Attribution:
                 yield row
 
     def times(self, requests: Records, ends: Records) -> Iterator[IoRow]:
-        """Rows without requests, with the time of requests in the intervals in which they ended.
+        """Rows without requests, with the time of requests in the intervals in which the requests ended.
 
-        A thread waits for one request at a time, so an end belongs to its last request with direct I/O, or to its last
-        sync. The ends of requests for which no thread waits are not traced, nor are those of buffered I/O and of syncs
-        on XFS.
+        A thread waits for one request at a time, so an end belongs to the thread's last request with direct I/O, or to
+        its last sync. The trace lacks the ends of requests for which no thread waits, of buffered I/O, and of syncs on
+        XFS.
         """
         if not len(ends):
             return
@@ -327,8 +328,8 @@ SINGLE = ("table", "index", "toast")
 
 
 class Iolog:
-    """A capture's requests as a log that fio plays back, written as they come: version 3, whose times are microseconds
-    from the start.
+    """Writes a capture's requests, as they come, into a log that fio can play back: version 3, with times in
+    microseconds from the start.
 
     Files are named by object (`public.orders`), not by the server's paths. The log contains the requests and their
     times, without durations.

@@ -240,8 +240,8 @@ def is_capture(path: Path) -> bool:
 
 
 def is_free(path: Path) -> bool:
-    """Whether a capture may be written here: the folder is empty, or has only files of a killed capture without a
-    manifest."""
+    """Whether a capture may be written here. This is so if the folder is empty, or has only files of a killed capture
+    without a manifest."""
     if not path.is_dir():
         return not os.path.lexists(path)
     sizes = {name: len(_lines([fields])) for name, fields in _TABLES.items()}
@@ -252,7 +252,7 @@ def is_free(path: Path) -> bool:
 
 
 def begin(path: Path, manifest: Manifest) -> None:
-    """Makes the folder with empty tables, and then a manifest that marks the capture as incomplete."""
+    """Makes the folder with empty tables. Then it writes a manifest that marks the capture as incomplete."""
     for name, fields in _TABLES.items():
         write_whole(path / name, [_lines([fields])])
     write_manifest(path, manifest.model_copy(update={"complete": False}))
@@ -337,7 +337,7 @@ def _manifest(file: Path) -> Manifest:
 
 
 def _rows(file: Path, kind: type[_Row], *, complete: bool) -> tuple[_Row, ...]:
-    """The rows of a table. The last line of a capture that was cut off may be half a line: it is left out."""
+    """The rows of a table. If a capture was cut off, its last line may be incomplete, and is left out."""
     try:
         with opened(file, _MOST_BYTES) as content, io.TextIOWrapper(content, encoding="utf-8", newline="") as lines:
             read = list(csv.reader(lines))
@@ -467,13 +467,13 @@ class Watched(Protocol):
 
 
 def label_of(schema: str, name: str) -> str:
-    """A unique name for a table or an index: `a."b.c"` is not `"a.b".c`."""
+    """A unique name for a table or an index, because `a."b.c"` is not `"a.b".c`."""
     return ".".join(part if _PLAIN.fullmatch(part) else '"' + part.replace('"', '""') + '"' for part in (schema, name))
 
 
 def used_by(pids: list[int]) -> dict[str, float]:
-    """The resources that processes have used, including the ended children of the first: `server_s` of CPUs, and
-    `read_bytes` of devices, by the kernel's counts; without figures that can't be read.
+    """The resources that processes have used, including the ended children of the first process, by the kernel's
+    counts: `server_s` of CPU time, and `read_bytes` from devices. Figures that can't be read are left out.
     """
     found: dict[str, float] = {}
     for pid in pids:

@@ -225,7 +225,7 @@ class Taking:
                     kind = name if name in (folder.LOG, folder.TEMPORARY) else "other"
                     place = self.watched.folders().get(kind, Path(self.volumes[0].path))
                     self.ever[name] = Thing(name, None, name, kind, place)
-        # The rows, without the reads of all tables together that those of single tables count already.
+        # The rows, without those reads of all tables together that the rows of single tables already count.
         named = sum(row.bytes for row in rows if row.operation == "read" and row.object not in _UNNAMED)
         found = []
         for row in rows:
@@ -257,7 +257,7 @@ class Taking:
             self.notes.append(f"The server was gone after {numbers.duration(seconds)}: the window ends there.")
         if self.attribution is not None:
             self.rows += self.attribution.known_by_now()
-            # Tables that were made and dropped within the window.
+            # the tables that were made and dropped within the window
             self.rows += [row._replace(object=folder.UNKNOWN_FILES) for _, row in self.attribution.waiting]
         rows = [row for row in self.rows if row.second < seconds]
         if any(row.object == folder.UNKNOWN_FILES for row in rows):

@@ -3,8 +3,8 @@
 tracefs is read through a detached mount, which ends with this process. So the mount ends even if the process is killed.
 
 Records come through rings that the kernel shares with this process (`perf_event_open`). Each event has a ring for each
-CPU, so all records in a ring have one length and numpy reads them at once. The kernel closes the rings when the process
-ends, even after a kill. Records that come while a ring is full are lost, and counted.
+CPU, so all records in a ring have one length, and numpy reads them at once. The kernel closes the rings when the
+process ends, even after a kill. If a ring is full, the kernel drops and counts further records.
 """
 
 from __future__ import annotations
@@ -271,7 +271,7 @@ _POINTS = (
 )
 _ENDS = (
     _Point("ext4/ext4_sync_file_exit", _EXT4, SYNC),
-    # Only direct I/O for which its thread waits, and only to few files, because each event costs time.
+    # Traces only direct I/O for which a thread waits, and only to few files, because each event costs time.
     _Point("iomap/iomap_dio_complete", _EXT4, WRITE, only="aio == 0 && ({files})"),
 )
 """The ends of requests. XFS has no event for the end of a sync."""
@@ -403,10 +403,10 @@ class OwnWrites(NamedTuple):
 
 
 class FileSystems(Traces):
-    """Counts the own writes of the file systems on these devices (name -> device, as in /sys/class/block).
+    """Counts the file systems' own writes on these devices (name -> device, as in /sys/class/block).
 
-    The kernel counts a flush that a file system asks for as a write without bytes, beside its count of flushes. So a
-    device has more writes than a server asked for.
+    If a file system requests a flush, the kernel counts it as a flush, and also as a write without bytes. So a device
+    has more writes than a server requested.
     """
 
     def __init__(self, devices: Mapping[str, str]) -> None:

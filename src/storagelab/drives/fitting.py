@@ -14,10 +14,10 @@ import numpy as np
 #
 # Requests a second by block size, share of reads, requests in progress and order.
 #
-# A lone request has a latency and a transfer time. If others are in progress, both times are longer: a number of
-# requests are served at once, a number of them transfer data at once, and `knee` says how suddenly the other requests
-# begin to wait (1: soon, as with a queue at each part of the drive; 8: only when all parts are busy). The resulting
-# rate can't exceed the limits on requests and bytes a second. The simulator's drives of kind "measured"
+# A lone request has a latency and a transfer time. If other requests are in progress, both times are longer. The drive
+# serves a number of requests at once, and transfers the data of a number of them at once. `knee` says how suddenly
+# further requests begin to wait (1: soon, as with a queue at each part of the drive; 8: only when all parts are busy).
+# The resulting rate can't exceed the limits on requests and bytes a second. The simulator's drives of kind "measured"
 # (crates/sim/src/devices/measured.rs) obey the same law.
 
 KNEES = (1, 2, 4, 8)
@@ -194,9 +194,9 @@ class _Points:
 
 
 def _starts(points: _Points) -> Iterator[Any]:
-    """Starting figures as logarithms. Times of lone requests come from the points with one request. Limits on each
-    direction, on both together, or on all of these start at the highest measured rates; the other limits start far
-    above.
+    """Starting figures of the fit, as logarithms. Times of lone requests come from the points with one request. The
+    starting limits are the highest measured rates for each direction, for both together, or for all of these. All other
+    limits start far above.
     """
     alone = points.load["depth"] == 1
     lone_ns = float(np.median(1e9 / points.per_s[alone])) if alone.any() else 1e5
@@ -220,11 +220,11 @@ def _law(logs: Any, knee: int) -> Law:
 
 
 def _fitted(points: _Points, knee: int, start: Any) -> tuple[float, Law]:
-    from scipy.optimize import least_squares  # when it is needed, as it takes a second: captures load this module
+    from scipy.optimize import least_squares  # here, because it loads for a second, and captures need this module
 
     least = np.log([*[1.0] * 4, _LEAST_DATA_PER_S, _LEAST_DATA_PER_S, *[1.0] * 3, *[1.0] * len(LIMITS)])
     most = np.log([*[1e9] * 4, _MOST_DATA_PER_S, _MOST_DATA_PER_S, *[_MOST_PARALLEL] * 3, *[1e15] * len(LIMITS)])
-    # soft_l1: one odd point, as when the machine was busy, does not pull all figures
+    # soft_l1: one odd point, from a busy machine for example, does not distort all figures
     found = least_squares(
         lambda logs: points.errors(_law(logs, knee)), np.clip(start, least + 1e-9, most - 1e-9), bounds=(least, most),
         loss="soft_l1", f_scale=0.05, x_scale=1.0, max_nfev=200,

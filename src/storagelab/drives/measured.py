@@ -70,7 +70,7 @@ class LongStretch(Frozen):
 
 
 class Identity(Frozen):
-    """The drive that the figures belong to. A drive with another model, firmware, format or limit counts as another
+    """The identity of the measured drive. A drive with another model, firmware, format or limit counts as another
     drive."""
 
     model: str

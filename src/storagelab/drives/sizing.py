@@ -1,5 +1,5 @@
-"""Properties of a drive that help to decide which drive to buy: space by format, the host's memory for its map,
-requests per second, and their price if the profile has one.
+"""Properties that help to choose a drive: space by format, the host's memory for the drive's map, requests per second,
+and the price of both if the profile has a price.
 
 Requests per second are simulated: random requests of 8 KB, 32 in progress, on a drive that was fully written once.
 """

@@ -1,1 +1,1 @@
-"""A campaign as a Job of Kubernetes: its objects, and the obstacles to its progress. Contacts no cluster."""
+"""A campaign as a Kubernetes Job: its objects, and the obstacles to its progress. Contacts no cluster."""

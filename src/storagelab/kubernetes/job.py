@@ -19,7 +19,7 @@ from storagelab.spec import given_files, keys, matrix, reading
 from storagelab.spec.keys import leaves, line
 
 # --- the spec on claims -----------------------------------------------------------------------------------------------
-# A spec -> the same spec on the claims of StorageClasses: its volumes are the places where the claims are mounted.
+# Makes the same spec on the claims of StorageClasses: its volumes are the places where the claims are mounted.
 
 FACTOR = "volume"
 _PLACES = ("data", "log", "tables", "indexes", "temp")
@@ -92,7 +92,7 @@ def _volume_of(name: str) -> str:
 
 
 def _refuse_made_volumes(raw: Mapping[str, Any], factors: Mapping[str, Any], source: str) -> None:
-    """A claim has the file system of its class, and a pod without root's rights makes none."""
+    """A claim has the file system of its class, because a pod without root's rights can't make a file system."""
     for name, volume in raw["volumes"].items():
         if other := sorted(volume.keys() - {"path"}):
             hint = "Leave it out. What a class makes is set in its parameters."
@@ -286,7 +286,8 @@ def _job(own: str, name: str, node: str, spec: OnClaims, claims: Mapping[str, st
         "apiVersion": "batch/v1", "kind": "Job", "metadata": meta,
         "spec": {
             "backoffLimit": 3,
-            # A pod that is lost with its node is made again, and continues; a pod that ends with an error is not.
+            # Kubernetes makes a pod again if the pod is lost with its node, and the new pod continues. It does not make
+            # a pod again that ended with an error.
             "podFailurePolicy": {
                 "rules": [
                     {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
@@ -404,7 +405,7 @@ def _entry(head: str, value: Value, below: str) -> Iterator[str]:
 
 
 def _is_open(value: Value) -> bool:
-    """Whether YAML writes this value on lines of its own."""
+    """Whether YAML writes this value on separate lines."""
     return not isinstance(value, str) and isinstance(value, Mapping | Sequence) and bool(value)
 
 

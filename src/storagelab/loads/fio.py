@@ -1,7 +1,7 @@
-"""The program fio: a job as its command-line options, and its report as numbers.
+"""The program fio: makes its command-line options from a job, and numbers from its report.
 
-A run takes two processes. The first is the warm-up, which doesn't count. So the kernel's counters of the drive, from
-the start of the second process to its end, cover exactly the requests that fio's counters cover.
+A run takes two processes. The first process is the warm-up, which doesn't count. So the kernel's counters of the drive,
+from the start of the second process to its end, cover exactly the requests that fio's counters cover.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ Direction = Literal["read", "write"]
 
 
 class Place(NamedTuple):
-    """The target of requests: storagelab's own file, by its name in its folder, or a device, which is only read. The
-    sender writes nothing else except its logs, in a temporary folder.
+    """The target of requests: storagelab's own file, by its name in its folder, or a device, which is only read.
+    Besides this file, the sender writes only its logs, in a temporary folder.
     """
 
     folder: Path
@@ -89,7 +89,8 @@ class Outcome(NamedTuple):
 
     @property
     def standstill_s(self) -> int:
-        """The most consecutive whole seconds in which no request ended, although some were due before."""
+        """The largest number of consecutive whole seconds in which no request ended, although requests were due
+        before."""
         longest = now = done = 0
         for second, ended in enumerate(zip(*self.per_s.values(), strict=True)):
             waiting = self.due is None or (second > 0 and self.due[second - 1] > done)
@@ -114,7 +115,7 @@ def check_direct(path: Path, key: str) -> None:
             hint="name a folder on a drive",
         )  # fmt: skip
     try:
-        os.close(os.open(path, os.O_TMPFILE | os.O_RDWR | os.O_DIRECT))  # it has no name, and vanishes when closed
+        os.close(os.open(path, os.O_TMPFILE | os.O_RDWR | os.O_DIRECT))  # a file without a name ends when it is closed
     except OSError as error:
         if error.errno == errno.EINVAL:
             raise PreflightError(
@@ -153,7 +154,7 @@ _OPERATIONS = {
     ("write", "sequential"): "write", ("mixed", "random"): "randrw", ("mixed", "sequential"): "rw",
 }  # fmt: skip
 _IO_ENGINES = ("io_uring", "libaio")
-"""Both keep several requests in progress. Containers often forbid the first."""
+"""Both I/O engines keep several requests in progress. Containers often forbid the first one."""
 _STARTING_S = 60.0
 _RATES, _TIMES = "rates", "times"
 """The beginnings of the names of fio's logs."""
@@ -312,7 +313,7 @@ _Means = dict[Direction, tuple[float | None, ...]]
 
 def _by_second(folder: Path, seconds: float) -> tuple[_Rates, _Means]:
     """Requests a second and their mean latency in each whole second, over all threads, from fio's logs. If fio ended
-    before it logged its last second, that second is left out, since it would look like a standstill.
+    before it logged its last second, that second is left out, because it would look like a standstill.
     """
     whole = int(seconds + 0.01)
     logs = [(log, list(_logged(log))) for log in sorted(folder.glob(f"{_RATES}_iops*.log"))]
@@ -324,7 +325,7 @@ def _by_second(folder: Path, seconds: float) -> tuple[_Rates, _Means]:
         times = folder / log.name.replace(f"{_RATES}_iops", f"{_TIMES}_lat", 1)
         means_s: dict[tuple[int, Direction], float] = {}
         for second, direction, ns in _logged(times):
-            # The line that fio may add at its end has only the requests of its last moment.
+            # fio may add a line at its end. This line has only the requests of the last moment.
             means_s.setdefault((second, direction), ns / 1e9)
         for second, direction, rate in lines:
             if 1 <= second <= whole:
@@ -341,8 +342,8 @@ def _by_second(folder: Path, seconds: float) -> tuple[_Rates, _Means]:
 
 
 def _logged(log: Path) -> Iterator[tuple[int, Direction, float]]:
-    """(second at whose end it was written, direction, value) for each line, such as "1001, 3114, 0, 0, 0"; empty
-    without a log.
+    """For each line, such as "1001, 3114, 0, 0, 0": the second at whose end it was written, the direction, and the
+    value. Empty without a log.
     """
     if not log.exists():
         return
@@ -386,7 +387,7 @@ def _latency(whole: Mapping[str, Any]) -> Latency | None:
 
 # --- beside a load ---------------------------------------------------------------------------------------------------
 #
-# A short measurement of the I/O that a database's volumes can do, by fio, just before or after the load.
+# Lets fio measure for a short time the I/O that a database's volumes can do, just before or after the load.
 #
 # fio makes random reads and writes of the server's page size, and sequential ones in blocks of 128 KB, the size in
 # which servers and kernels combine neighbouring pages. Sixteen requests are in progress, so that the drive is fully

@@ -29,11 +29,11 @@ InChild = Callable[..., Callable[[], None] | None]
 
 @dataclass(frozen=True)
 class Clients:
-    """How client programs reach one server: by the variables of their `environment`, and by `options` for programs that
-    don't read variables. `beside` is the folder of the server's own programs, if storagelab started it. `in_child`
-    prepares a program's process, for the folders that it must reach. `owner` (uid, gid) is the user that the program
-    runs as, if it is not the current user. `first` is the statement with which its sessions begin, if variables can't
-    set this.
+    """The way in which client programs reach one server: by the variables of their `environment`, and by `options` for
+    programs that don't read variables. `beside` is the folder of the server's own programs, if storagelab started it.
+    `in_child` prepares a program's process, for the folders that it must reach. `owner` (uid, gid) is the user that the
+    program runs as, if it is not the current user. `first` is the statement with which its sessions begin, if variables
+    can't set this.
     """
 
     environment: Mapping[str, str]
@@ -46,11 +46,11 @@ class Clients:
     def run(
         self, command: Sequence[str], *reach: Path, folder: Path | None = None, reads: Path | None = None
     ) -> CompletedProcess[str]:
-        """Run a program to its end."""
+        """Runs a program to its end."""
         return run(command, self.in_child(*reach), environment=self.environment, folder=folder, reads=reads)
 
     def in_folder(self, command: Sequence[str], inputs: Mapping[str, bytes]) -> CompletedProcess[str]:
-        """Run a program in its own folder, which holds these files."""
+        """Runs a program in its own folder, which holds these files."""
         with _folder(inputs, self.owner) as folder:
             return self.run(command, folder, folder=folder)
 
@@ -58,7 +58,8 @@ class Clients:
 def of_private(
     environment: Mapping[str, str], options: Mapping[str, Sequence[str]], beside: Path, *own: Path
 ) -> Clients:
-    """The programs of a private server run as the server does: a script may make a client run programs, too."""
+    """The client programs of a private server have the server's rights, because a script may make a client run
+    programs, too."""
     return Clients(environment, beside, unprivileged().owner, lambda *reach: as_server(*own, *reach), options)
 
 
@@ -112,7 +113,7 @@ class Process:
         self._mark, self._kills = temporary.new_mark(), Kills("it was started")
 
     def launch(self, longest_s: float) -> None:
-        """Start the program, which ends by itself after its longest time at the latest."""
+        """Starts the program. It ends by itself after its longest time at the latest."""
         program = self.program
         self._folder = temporary.short_path("generator")
         temporary.prepare(self._folder)
@@ -172,7 +173,7 @@ class Process:
             self._running.wait(seconds)
 
     def stop(self) -> None:
-        """Make the program end after its current transactions."""
+        """Makes the program end after its current transactions."""
         if self.exit_code is None:
             self._running.send_signal(self.program.stop)
 
@@ -186,7 +187,7 @@ class Process:
         return self.program.read(self.folder)
 
     def close(self) -> None:
-        """End everything that the program started, and remove its folder."""
+        """Ends all processes that the program started, and removes its folder."""
         process, self._process = self._process, None
         if process is not None:
             with uninterrupted():

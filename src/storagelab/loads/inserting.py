@@ -97,8 +97,8 @@ class InsertingSessions(Sessions[C]):
             raise RunFailed(f"connection {number} could not be opened: {self._words(error)}") from error
 
     def gather(self) -> None:
-        """Close the gate, start every connection's loop, and return once all of them wait at the gate. Raises RunFailed
-        if that takes too long, or if a connection can never get there.
+        """Closes the gate, starts every connection's loop, and returns when all of them wait at the gate. Raises
+        RunFailed if that takes too long, or if a connection can never get there.
         """
 
         def ready() -> bool:
@@ -121,7 +121,7 @@ class InsertingSessions(Sessions[C]):
             raise RunFailed(self._failed(error)) from error
 
     def wait(self, on_poll: Callable[[], None]) -> list[Loop]:
-        """Wait until every loop is done; call `on_poll` a few times a second.
+        """Waits until every loop is done, and calls `on_poll` a few times a second.
 
         Raises RunFailed with the server's message as soon as one connection fails.
         """
@@ -145,7 +145,8 @@ class InsertingSessions(Sessions[C]):
         )  # fmt: skip
 
     def close(self) -> None:
-        """Close all connections and stop what still runs. Never raises, since it is also called after errors."""
+        """Closes all connections, and stops loops that still run. It never raises, because it is also called after
+        errors."""
         workers, self._workers = self._workers, []
         if working := [worker.connection for worker in workers if worker.working]:
             with contextlib.suppress(Exception):

@@ -36,9 +36,9 @@ class Source(NamedTuple):
 
 
 def commands(script: str, token: re.Pattern[str]) -> Iterator[tuple[int, str]]:
-    """Each command of a script for pgbench, with the line on which it begins, from 1: a line with a backslash at its
-    beginning, or a statement without its comments. `token` matches the parts of a statement: its group `note` is a
-    comment, `end` a semicolon.
+    """Each command of a script for pgbench, with the line on which it begins (from 1). A command is a line that begins
+    with a backslash, or a statement without its comments. `token` matches the parts of a statement: its group `note` is
+    a comment, and `end` is a semicolon.
     """
     statements, first = "", 1
     for number, line in enumerate([*script.splitlines(keepends=True), "\\"], 1):
@@ -156,7 +156,7 @@ def own_transactions(load: Sql, site: Site) -> tuple[Source, ...]:
 #
 # The user's own data: the form of a dump, changes of its statements for a client program, and messages about failures.
 #
-# No data may get into a message, so values are removed from the messages of servers and programs.
+# Messages must not contain data, so values are removed from the messages of servers and programs.
 
 
 Form = Literal["archive", "sql"]
@@ -184,8 +184,8 @@ _ROW = re.compile(r"CONTEXT:\s+COPY [^,]+, line (\d+)")
 
 
 def form_of(path: Path, key: str) -> Form:
-    """Whether a dump is an archive of pg_dump (custom, directory or tar format) or SQL. Raises PreflightError for what
-    can't be read, and for compressed SQL.
+    """Whether a dump is an archive of pg_dump (custom, directory or tar format) or SQL. Raises PreflightError for a
+    file that can't be read, and for compressed SQL.
     """
     hint = "name a dump of pg_dump"
     if path.is_dir():

@@ -1,4 +1,4 @@
-"""A load generator's run: its program sends the load, and its sessions are the run's connections.
+"""A load generator's run. The program sends the load, and its sessions are the run's connections.
 
 The measurement begins after all sessions are connected and the warm-up is over: after a set time, or when throughput is
 stable. A run of a set time ends when its time is over. Counters are read while all sessions still work, and the program
@@ -38,8 +38,8 @@ from storagelab.watching.pace import SHORTEST_S
 from storagelab.watching.sampler import Observation
 
 # --- which transactions count ----------------------------------------------------------------------------------------
-# Selects the transactions of a generator that count: those of a set time, a set number, or those in a time that the
-# generator itself measures.
+# Selects the transactions of a generator that count: the transactions of a set time, a set number of transactions, or
+# the transactions in a time that the generator itself measures.
 
 
 Hold = Callable[[], Callable[[], None]]
@@ -63,7 +63,7 @@ class CountedPart(ABC):
 
     @property
     def in_turns(self) -> bool:
-        """Whether periods with and without sampling alternate: the run is long enough, and the log has each
+        """Whether periods with and without sampling alternate. This requires a long run, and a log with each
         transaction's end and latency."""
         return False
 
@@ -141,7 +141,7 @@ class SetTime(CountedPart):
         return self.load.duration_s >= SHORTEST_S
 
     def warm_up(self) -> None:
-        """Wait for a set time, or until throughput is stable and, if the server makes checkpoints meanwhile, the next
+        """Waits for a set time, or until throughput is stable and, if the server makes checkpoints meanwhile, the next
         checkpoint begins.
         """
         began_s, to_find = self.process.now_s(), self.load.warm_up_s == "auto"
@@ -259,12 +259,12 @@ class SetNumber(CountedPart):
 
 
 SAME_FOR_S = 0.1
-"""If a program has a first session of its own, the load's sessions are known when the list has been the same for this
-time, because the server lists that first session until its process is gone."""
+"""The server lists a program's own first session until the session's process is gone. So, if a program has such a
+session, the load's sessions are known when the list has not changed for this time."""
 _WHOLE = 100
 """From this many transactions a second on, fractions are left out."""
 RATE_TOLERANCE = 0.05
-"""A run whose number of transactions is below its rate by more than this share has fallen behind."""
+"""A run has fallen behind if its number of transactions is below its rate by more than this share."""
 
 
 class Generator(Sessions[C]):
@@ -314,7 +314,7 @@ class Generator(Sessions[C]):
         self._first = self._connect()
 
     def gather(self) -> None:
-        """Start the program, and return once all its sessions are connected and the warm-up is over. Raises
+        """Starts the program, and returns when all its sessions are connected and the warm-up is over. Raises
         RunFailed."""
         self._counting.prepare()
         self._process.launch(self.load.longest_warm_up_s + self.load.duration_s + GATE_TIMEOUT_S)
@@ -344,7 +344,7 @@ class Generator(Sessions[C]):
         self._counting.begin()
 
     def wait(self, on_poll: Callable[[], None]) -> list[Loop]:
-        """Wait until the time is over, or all transactions are done; call `on_poll` a few times a second. Raises
+        """Waits until the time is over, or all transactions are done, and calls `on_poll` a few times a second. Raises
         RunFailed with the program's message. Returns no loops, because the generator's sessions measure no times.
         """
         self._counting.wait(on_poll)
@@ -355,7 +355,7 @@ class Generator(Sessions[C]):
         return done._replace(checks=(*clocks.checks(loops), *done.checks))
 
     def counted(self, series: TimeSeries, unwatched: Sequence[tuple[float, float]] = ()) -> Work:
-        """Stop the program and read its log. `series` has the samples of the run, except in the periods `unwatched`.
+        """Stops the program, and reads its log. `series` has the samples of the run, except in the periods `unwatched`.
         Raises RunFailed with the program's message.
         """
         counted, start_s, end_s = self._counting.span()
@@ -414,7 +414,8 @@ class Generator(Sessions[C]):
             )  # fmt: skip
 
     def close(self) -> None:
-        """End the program and all programs that it started. Never raises, since it is also called after errors."""
+        """Ends the program and all programs that it started. It never raises, because it is also called after
+        errors."""
         self._process.close()
         first, self._first = self._first, None
         with contextlib.suppress(Exception):

@@ -26,8 +26,8 @@ BAND = 0.02
 _ALIGNED_S = 4 * LOOK_S
 """A measured part counts as beginning with a checkpoint if it begins within this time after the checkpoint."""
 SHORTER = 0.1
-"""A measured part of whole cycles may be shorter than `duration` by this share. Otherwise, with cycles of 59 s, a
-`duration` of 60 s would need two cycles."""
+"""A measured part of whole cycles may be shorter than `duration` by this share. Without this tolerance, a `duration` of
+60 s with cycles of 59 s would need two cycles."""
 
 
 def concerns(load: Load) -> bool:
@@ -50,7 +50,7 @@ class WarmUp:
 
     def is_over(self, starts_s: Sequence[float], rates: Sequence[float], *, settled: bool) -> bool:
         """`starts_s` are the starts of checkpoints; a new checkpoint began just now. `rates` is the throughput of each
-        second so far, and `settled` says whether it is without a trend.
+        second so far. `settled` says whether throughput has no trend.
         """
         self.settled |= settled
         if len(starts_s) == len(self._second_of):
@@ -193,11 +193,11 @@ class LogRoom:
 
 # --- settling --------------------------------------------------------------------------------------------------------
 #
-# Decides whether a load's throughput has settled, which means that it has no trend that would change it during the
-# measured part. Pure. Lines are fitted through the last seconds, over windows of several lengths: a short window shows
-# that a steep climb is over; only a long window averages out noise. Throughput is stable if, in one window, the line
-# would almost surely change by less than 2 % over the measured part. docs/records/monte-carlo.md has the reasons, and
-# the results on simulated loads.
+# Decides whether a load's throughput is stable: it has no trend that would change it during the measured part. Pure.
+# Lines are fitted through the last seconds, over windows of several lengths: a short window shows that a steep climb is
+# over; only a long window averages out noise. Throughput is stable if, in one window, the line would almost surely
+# change by less than 2 % over the measured part. docs/records/monte-carlo.md has the reasons, and the results on
+# simulated loads.
 
 
 Numbers = NDArray[np.float64]
@@ -212,7 +212,7 @@ _MOST_AUTOCORRELATION = 0.95
 
 
 class Trend(NamedTuple):
-    """How much throughput would change over the counted part, as a share of its mean, and the half-width of its
+    """The expected change of throughput over the measured part, as a share of its mean, and the half-width of its
     interval, from the window with the narrowest bounds.
     """
 
@@ -229,8 +229,8 @@ class Trend(NamedTuple):
 
 
 def trend(rates: Numbers, counted_s: float) -> Trend | None:
-    """The trend at the end of one or several series, whose last axis is throughput second by second; None if they
-    are too short.
+    """The trend at the end of one or several series; None if they are too short. The last axis is the throughput of
+    each second.
     """
     best: Trend | None = None
     for length in _lengths(rates.shape[-1]):
@@ -267,5 +267,5 @@ def _line(window: Numbers, counted_s: float) -> Trend:
     freedom = np.maximum(number / wider - 2, 1)
     error = np.sqrt(squares / (number - 2) / (at @ at) * wider)
     share = counted_s / np.maximum(mean, _NOTHING)
-    standstill = np.where(mean > _NOTHING, 0.0, np.inf)  # without any work, nothing has settled
+    standstill = np.where(mean > _NOTHING, 0.0, np.inf)  # without any work, throughput is not stable
     return Trend(slope * share, stdtrit(freedom, _CONFIDENCE) * error * share + standstill)

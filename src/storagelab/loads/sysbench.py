@@ -1,8 +1,8 @@
 """sysbench: its command, its report, and its messages.
 
-sysbench's final report counts from a checkpoint at the end of the warm-up. Its histogram has bins that are 1.8 % wide,
-each named by its geometric middle, so a percentile differs from the exact percentile by at most 0.9 %. sysbench has no
-log, so a script that wraps the user's script writes a log (`transactions`).
+sysbench's final report counts from a checkpoint at the end of the warm-up. The bins of its histogram are 1.8 % wide,
+and each is named by its geometric middle. So a percentile differs from the exact percentile by at most 0.9 %. sysbench
+has no log, so a script that wraps the user's script writes a log (`transactions`).
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def counts(load: GeneratedLoad) -> bytes:
 
 
 def on_tables(server: Sequence[str], load: Sysbench) -> list[str]:
-    """sysbench's script and the tables that it works on. `server` holds the options that lead to the server."""
+    """sysbench's script and its tables. `server` has the options that name the server."""
     script = f"./{OWN_SCRIPT}" if load.is_own else load.script
     # A script of the user's own need not have these options.
     sizes = {
@@ -164,7 +164,8 @@ def initialise(server: Sequence[str], load: Sysbench) -> list[str]:
 
 
 def beginning_with(statement: str, command: Sequence[str]) -> tuple[list[str], dict[str, bytes]]:
-    """The same command with sessions that begin with a statement, if there is one, and the file that it needs."""
+    """The same command with sessions that begin with a statement, if there is such a statement, and the file that the
+    command needs."""
     if not statement:
         return list(command), {}
     program, script, *options = command
@@ -215,8 +216,8 @@ def words(output: str, script: str) -> str:
 #
 # The user's own transactions, written in Lua so that sysbench runs them.
 #
-# The files are those that pgbench runs: statements, and lines that generate a value (`\\set who random(1, 100)`), which
-# statements name as `:who`. Other commands of pgbench are refused, since sysbench has no counterpart.
+# The files are the same as for pgbench: statements, and lines that generate a value (`\\set who random(1, 100)`), which
+# statements name as `:who`. Other commands of pgbench are refused, because sysbench has no counterpart.
 
 
 _SET = re.compile(

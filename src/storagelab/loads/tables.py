@@ -83,7 +83,7 @@ class GeneratedTables(Places, Generic[C, L]):
 
     @abstractmethod
     def fill(self, own: C, clients: Clients, site: Site) -> None:
-        """Make and fill the tables. Raises RunFailed with the error message of the program that failed."""
+        """Makes and fills the tables. Raises RunFailed with the error message of the program that failed."""
 
     @abstractmethod
     def program(self, clients: Clients, site: Site, seed: int) -> Program:
@@ -91,13 +91,13 @@ class GeneratedTables(Places, Generic[C, L]):
 
     @abstractmethod
     def places(self, clients: Clients) -> Iterator[tuple[str, str]]:
-        """Each program of the load that logs in, and the schema of its names without a schema; "" if none. Raises
-        RunFailed with the error message of a program that can't log in.
+        """Each program of the load that logs in, with the schema to which its names without a schema refer; "" if none.
+        Raises RunFailed with the error message of a program that can't log in.
         """
 
     def refuse_elsewhere(self, clients: Clients, wanted: str) -> None:
-        """Raises RunFailed unless names without a schema refer to `wanted`: other schemas may have tables of the same
-        names."""
+        """Raises RunFailed unless names without a schema refer to `wanted`, because other schemas may have tables of
+        the same names."""
         for program, found in self.places(clients):
             if found != wanted:
                 raise RunFailed(
@@ -113,7 +113,7 @@ class GeneratedTables(Places, Generic[C, L]):
 
     @abstractmethod
     def finish(self, own: C) -> None:
-        """Spread filled tables over the data files."""
+        """Spreads filled tables over the data files."""
 
     def make(self, own: C, reach: Any) -> None:
         self.create(own)

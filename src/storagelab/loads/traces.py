@@ -37,8 +37,9 @@ _HINT = "record it again, or name another trace"
 
 
 class Request(NamedTuple):
-    """A request. `at_us`: its time since the first request; `what`: read, write or sync; `offset` and `bytes`: its
-    place, for a sync that of the synced file. `volume`: the number of its volume among those of the layout.
+    """A request. `at_us` is its time since the first request, and `what` is read, write or sync. `offset` and `bytes`
+    are its place; for a sync, the place of the synced file. `volume` is the number of its volume among the volumes of
+    the layout.
     """
 
     at_us: int
@@ -50,7 +51,7 @@ class Request(NamedTuple):
 
 class Trace(NamedTuple):
     """The content of a file. `left_out` counts omitted events by kind. `objects`: the objects of its files. `widened`:
-    the requests for parts of sectors, which are sent as whole pages, as the page cache sends them.
+    the number of requests for parts of sectors. They are sent as whole pages, as the page cache sends them.
     """
 
     requests: tuple[Request, ...]
@@ -266,7 +267,8 @@ def _of_blktrace(file: Path, content: BinaryIO, names: dict[str, int]) -> Iterat
 
 
 def _queued(at_us: int, offset: int, length: int, action: int) -> Iterator[Request | str]:
-    """The requests of an event. A flush comes before its write, and a durable write is on the device before it ends."""
+    """The requests of an event. A flush comes before the write of the same event. A durable write is on the device
+    before it ends."""
     if action & _FLUSHES:
         yield Request(at_us, "s", 0, 0)
     if action & _DISCARDS:

@@ -69,7 +69,7 @@ class Transactions(NamedTuple):
         )  # fmt: skip
 
     def begun_at_earliest(self, start_s: float) -> Self:
-        """The transactions as if none could begin before `start_s`, however long each had waited."""
+        """The transactions with latencies as if none could begin before `start_s`, however long each had waited."""
         most_us = (self.ended_s - start_s) / _US
         return self._replace(
             latency_us=np.minimum(self.latency_us, most_us), lag_us=np.clip(self.lag_us, 0.0, np.maximum(0.0, most_us))

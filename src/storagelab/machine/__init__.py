@@ -1,1 +1,1 @@
-"""This machine: its properties, its kernel's counters, and its abilities to measure."""
+"""This machine: its properties, its kernel's counters, and what it can measure."""

@@ -150,10 +150,10 @@ def groups_here(kernel: Kernel = HERE) -> Iterator[Path]:
 
 
 class Throttling:
-    """Counts from its creation to `end`. `server_process` is None if the server's process can't be seen.
+    """Counts from its creation to `end`.
 
-    A process may be moved to another group during a run. So all groups are read at the beginning, and each `look` notes
-    the groups to which the processes belong.
+    `server_process` is None if the server's process can't be seen. A process may move to another group during a run. So
+    the class reads all groups at the beginning, and each `look` records the groups of the processes.
     """
 
     def __init__(self, server_process: int | None, kernel: Kernel = HERE) -> None:
@@ -165,7 +165,8 @@ class Throttling:
         self._look_at_all()
 
     def look(self) -> None:
-        """Notes the groups of the server, of storagelab, and of the programs that it started: load generators, fio."""
+        """Records the groups of the server, of storagelab, and of the programs that it started: load generators,
+        fio."""
         self._note("storagelab", "self")
         for process in self.processes():
             self._note("server" if process == self._server_process else "load", process)
@@ -175,7 +176,7 @@ class Throttling:
         return {*_children(self._kernel, "self"), *filter(None, (self._server_process,))}
 
     def _look_at_all(self) -> None:
-        """Notes the groups like `look`, and includes the server's sessions if they are processes."""
+        """Records the groups like `look`, and includes the server's sessions if they are processes."""
         self.look()
         if self._server_process is not None:
             for session in _children(self._kernel, self._server_process):
@@ -255,7 +256,7 @@ class DeviceCounters:
     """The kernel's counters of the disks under each volume. Reading them is cheap enough for once a second.
 
     Keys of `read()`: `volume.NAME.` + reads, read_bytes, read_time_s, writes, write_bytes, write_time_s, busy_s,
-    discards, discard_bytes, flushes, flush_time_s. They cover the *whole disks*, since the kernel counts flushes only
+    discards, discard_bytes, flushes, flush_time_s. They cover the *whole disks*, because the kernel counts flushes only
     there, and are summed over a volume's disks (busy_s too: up to the number of disks x elapsed). Times are summed over
     requests in progress, so they may exceed the time that passed.
 
@@ -311,7 +312,7 @@ class DeviceCounters:
 
 
 def _sum(parts: list[dict[str, float]]) -> dict[str, float]:
-    """Sums of the counters that all parts have, because a sum that lacks a disk would be wrong."""
+    """Sums of the counters that all parts have. A sum that lacks a disk would be wrong."""
     if not parts:
         return {}
     return {name: sum(part[name] for part in parts) for name in parts[0] if all(name in part for part in parts)}

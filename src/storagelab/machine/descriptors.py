@@ -1,8 +1,8 @@
 """Opens, writes, reads and removes files in folders where another user may have put links or files.
 
 A server's folders belong to a user without root's rights, and a spec's SQL can make the server put links, pipes and
-forged files there. The target of a path may change after a check; that of a descriptor can't. So each folder of a path
-is opened within the one above it, never through a link, and the checks use the descriptor.
+forged files there. The target of a path may change after a check, but the target of a descriptor can't. So this module
+opens each folder of a path relative to its parent, never through a link, and checks the descriptor.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from typing import BinaryIO
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-"""Opening a pipe that nobody reads or writes must not block storagelab."""
+"""A pipe that nobody reads or writes must not block storagelab when it is opened."""
 _DEEPEST = 64
-"""Folders below this depth are moved up before they are emptied, since each level keeps a descriptor open."""
+"""Folders below this depth are moved up before they are emptied, because each level keeps a descriptor open."""
 
 
 @contextlib.contextmanager
@@ -80,7 +80,7 @@ def read_file(path: Path, most_bytes: int = -1) -> bytes:
 
 
 def write(name: str, within: int, content: bytes) -> None:
-    """Make such a file, or replace its content. Raises OSError."""
+    """Makes such a file, or replaces its content. Raises OSError."""
     with open(open_file(name, within, os.O_WRONLY | os.O_CREAT), "wb") as file:
         file.truncate()
         file.write(content)
@@ -88,7 +88,7 @@ def write(name: str, within: int, content: bytes) -> None:
 
 @contextlib.contextmanager
 def appending(path: Path) -> Iterator[BinaryIO]:
-    """Open such a file by its path to append to it; make it if there is none. Raises OSError."""
+    """Opens such a file by its path to append to it. Makes the file if there is none. Raises OSError."""
     with folder(path.parent) as above:
         opened = open_file(path.name, above, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     with open(opened, "ab") as file:
@@ -96,7 +96,7 @@ def appending(path: Path) -> Iterator[BinaryIO]:
 
 
 def content_of(top: int) -> Iterator[os.stat_result]:
-    """The status of every file below a folder, but not of folders; what can't be read is left out."""
+    """The status of every file below a folder, but not of folders. Files that can't be read are left out."""
     for _, folders, names, within in os.fwalk(".", dir_fd=top):
         for name in (*folders, *names):
             with contextlib.suppress(OSError):  # a server that still runs removes its own files
@@ -109,7 +109,7 @@ def content_of(top: int) -> Iterator[os.stat_result]:
 
 
 def remove(name: str, within: int) -> None:
-    """Remove the file or folder of this name, with everything inside; the targets of links stay. Raises OSError at the
+    """Removes the file or folder of this name, with everything inside. The targets of links stay. Raises OSError at the
     end if any part could not be removed.
     """
     with contextlib.suppress(FileNotFoundError), _full_name(name, within):
@@ -122,7 +122,7 @@ def remove(name: str, within: int) -> None:
 
 
 def empty(top: int, but: Collection[str] = ()) -> None:
-    """Remove everything in a folder except the names in `but`. Raises as `remove` does."""
+    """Removes everything in a folder except the names in `but`. Raises as `remove` does."""
     while _empty(top, top, but, 0):
         pass
 
@@ -194,11 +194,11 @@ def descriptor_of(file: Path) -> int | None:
 
 
 def write_whole(file: Path, parts: Sequence[bytes], *, within: Path | None = None, synced: bool = True) -> None:
-    """Write `file`: a regular or new file completely or not at all, through a temporary file beside it that is
-    renamed.
+    """Writes `file`.
 
-    Makes its folder. An existing file keeps its mode and, if possible, its owner. Other kinds of files are written
-    directly: a device, a pipe, or the terminal. Raises OSError, also for a block device.
+    It writes a regular or new file completely or not at all: it writes a temporary file beside it, and renames that
+    file. It makes the folder. An existing file keeps its mode and, if possible, its owner. It writes directly to other
+    kinds of files: a device, a pipe, or the terminal. Raises OSError, also for a block device.
     """
     if (number := descriptor_of(file)) is not None:
         # Write to an open file, after the output that was printed before
@@ -250,7 +250,7 @@ def _as_it_is(file: Path) -> Iterator[tuple[Path, int | None]]:
             return
         number, made = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666), True
     except PermissionError:
-        # Somebody else's file in a folder that we may write: it can be replaced, though not written.
+        # This is somebody else's file in a folder that we may write: we can replace the file, but not write it.
         if not stat.S_ISREG(file.lstat().st_mode):
             raise
         yield file, None

@@ -2,8 +2,8 @@
 
     folder -> mount -> block device of the file system -> (partition, device-mapper, md, loop ...) -> whole disks
 
-Each function takes the roots of /proc and /sys as `kernel`, so that the same code reads a recorded machine. Facts that
-can't be read (no Linux, no /sys, a container) are empty; they raise no exception.
+Each function takes the roots of /proc and /sys as `kernel`, so that the same code can read a recorded machine. Facts
+that can't be read (no Linux, no /sys, a container) are empty, and raise no exception.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ def mounts_here(kernel: Kernel = HERE) -> tuple[Mount, ...]:
 def mount_of(path: str | Path, mounts: Iterable[Mount]) -> Mount | None:
     """The mount that holds `path` (or the nearest existing folder above it); None if no mount is known.
 
-    The device number decides first, since a longer prefix may be hidden under a later mount. The prefix alone decides
-    if no number matches, as with btrfs, which gives every subvolume its own number. A block device is its own mount.
+    The device number decides first, because a later mount may hide a longer prefix. If no number matches, the prefix
+    alone decides: btrfs, for example, gives every subvolume its own number. A block device is its own mount.
     """
     real = os.path.realpath(path)
     if os.path.exists(real) and stat.S_ISBLK((facts := os.stat(real)).st_mode):

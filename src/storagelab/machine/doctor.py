@@ -1,7 +1,7 @@
 """Checks what this machine can measure, and says how to fix the problems.
 
-A small probe checks each ability. A probe uses the ability if that leaves no remains. A failed probe reports its
-failure in its own row, and does not affect other probes.
+A small probe checks each ability. If a use of the ability leaves no remains, the probe uses it. A failed probe reports
+its failure in its own row, and does not affect other probes.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ T = TypeVar("T")
 
 
 def ability(name: str, find: Callable[[], T], detail: Callable[[T], str]) -> Ability:
-    """Says whether something that storagelab needs can be found; `find` raises PreflightError if not."""
+    """Says whether something that storagelab needs can be found. If not, `find` raises PreflightError."""
     try:
         return _yes(name, detail(find()))
     except PreflightError as error:
@@ -153,8 +153,8 @@ def hidden_processes(kernel: Kernel = HERE) -> Ability:
 
 
 def page_cache(kernel: Kernel = HERE) -> Ability:
-    """Checks whether the page cache may be dropped between runs. Checks only the rights, to not slow the machine
-    down.
+    """Checks whether the page cache may be dropped between runs. It checks only the rights, because a drop would slow
+    the machine down.
     """
     if host.can_drop_page_cache(kernel):
         return _yes("page cache drop", "between_runs.drop_page_cache can be used")
@@ -264,7 +264,7 @@ def clock(kernel: Kernel = HERE) -> Ability:
     """Checks whether the clock is cheap to read. A slow clock costs a system call each time the server times its
     I/O."""
     source = read_text(kernel.sys / "devices" / "system" / "clocksource" / "clocksource0" / "current_clocksource")
-    # The minimum, since other load only adds time.
+    # the minimum, because other load only adds time
     each_ns = min(timeit.repeat(time.monotonic_ns, repeat=5, number=200)) / 200 * 1e9
     detail = f"{source or 'unknown source'}, {each_ns:.0f} ns a reading"
     slow = source in {"hpet", "acpi_pm", "jiffies", "refined-jiffies", "xen"} or each_ns > 1_000

@@ -1,7 +1,7 @@
 """This machine, its volumes and, on Kubernetes, this pod: facts for a run's manifest, and actions on volumes.
 
-Functions that describe never fail: unknown facts are None or absent (a container without /sys). Only functions that act
-(`drop_page_cache`, `try_writing`) raise errors, with a solution.
+Functions that describe never fail: unknown facts are None or absent (in a container without /sys, for example). Only
+functions that act (`drop_page_cache`, `try_writing`) raise errors, with a solution.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from storagelab.machine.descriptors import opened
 from storagelab.machine.disks import HERE, Kernel, integer_in, read_text
 
 NAME_VARIABLE = "STORAGELAB_HOST"
-"""The variable that names this host, to tell it from others: a container has no permanent name."""
+"""The variable that names this host, to distinguish it from others, because a container has no permanent name."""
 
 _WRITEBACK = ("dirty_background_bytes", "dirty_background_ratio", "dirty_bytes", "dirty_ratio", "swappiness")
 """The kernel's settings for writing out dirty pages (a ratio applies if its `_bytes` is 0)."""
@@ -247,7 +247,7 @@ def free_bytes(path: str | Path) -> int:
 
 
 def why_not_writable(path: str | Path, kernel: Kernel = HERE) -> str:
-    """Why no file can be written in the folder `path`; "" if it can. Only checks permissions."""
+    """The reason why no file can be written in the folder `path`; "" if one can. It checks only permissions."""
     folder = Path(path)
     if not folder.exists():
         return "does not exist"
@@ -306,9 +306,9 @@ def memory_available() -> int:
 
 
 # --- Kubernetes: this pod, its node, and the claims that are mounted in it, for a run's manifest ----------------------
-# The Job that `storagelab k8s` writes sets the variables of `Names`. Everything else is asked of the cluster's own
-# server, if the service account may read it. Facts that the pod may not read are listed under `unknown`, with the
-# reason.
+# The Job that `storagelab k8s` writes sets the variables of `Names`. This module asks the cluster's own server for
+# everything else, if the service account may read it. Facts that the pod may not read are listed under `unknown`, with
+# the reason.
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _ANSWER_S = 5.0
@@ -437,7 +437,8 @@ def _ask(path: str) -> Answer:
 
 @cache
 def _answer_to(path: str) -> Answer | Exception:
-    """The answer, or the reason for its absence. Each object is read once: it does not change while a pod runs."""
+    """The answer, or the reason for its absence. Each object is read only once, because objects do not change while a
+    pod runs."""
     try:
         host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
         token = read_text(SERVICE_ACCOUNT / "token")

@@ -38,7 +38,7 @@ def until(is_so: Callable[[], bool], within_s: float, pause_s: float = 0.01) -> 
 
 def is_locked(opened: int) -> bool:
     """Whether this process has the lock of an open file or folder now. Some network file systems have no locks of
-    folders: there, every process has the lock.
+    folders. There, every process has the lock.
     """
     try:
         fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -50,8 +50,8 @@ def is_locked(opened: int) -> bool:
 
 
 def stat_fields(process: Path) -> list[str]:
-    """The fields of a process's `stat` from the third (its state) on; empty once the process has ended. The second,
-    its name in brackets, may contain brackets.
+    """The fields of a process's `stat` from the third (its state) on; empty if the process has ended. The second field,
+    the name in brackets, may contain brackets.
     """
     return read_text(process / "stat").rpartition(")")[2].split()
 
@@ -61,7 +61,7 @@ def lives(pid: int) -> bool:
 
 
 class Kills:
-    """Make one before a process starts; `since` describes that moment, e.g. "the campaign began"."""
+    """Make an object before a process starts. `since` describes that moment, for example "the campaign began"."""
 
     def __init__(self, since: str) -> None:
         self._since, self._before = since, _killed_for_memory()
@@ -91,14 +91,15 @@ def _name(number: int) -> str:
 
 
 def _killed_for_memory() -> int | None:
-    """How many processes the kernel has killed for lack of memory since boot; None if it doesn't say."""
+    """The number of processes that the kernel has killed for lack of memory since boot; None if it doesn't report
+    this."""
     words = read_text(HERE.proc / "vmstat").partition("oom_kill ")[2].split()
     return int(words[0]) if words else None
 
 
 # --- holders ---------------------------------------------------------------------------------------------------------
 #
-# Finds the processes that hold a lock on a file, so that a message can say what to wait for.
+# Finds the processes that hold a lock on a file, so that a message can name them.
 
 
 def holders_text(file: Path) -> str:
@@ -138,8 +139,8 @@ def _that_have_open(facts: os.stat_result) -> list[int]:
 
 
 def _may_have_open(process: Path, facts: os.stat_result) -> bool:
-    """Whether the process has the file open, or hides which files it has open. The file's number alone may belong to
-    a file on another device.
+    """Whether the process has the file open, or hides its open files. The file's number alone may belong to a file on
+    another device.
     """
     try:
         return any(_opened(process, facts, strict=True))
@@ -167,7 +168,8 @@ def _opened(process: Path, facts: os.stat_result, *, strict: bool = False) -> It
 
 
 # --- CPU time ---------------------------------------------------------------------------------------------------------
-# Where the machine's CPU time goes during a run: to the server, to storagelab, to others, or stolen by the hypervisor.
+# The use of the machine's CPU time during a run: by the server, by storagelab, by others, or by the hypervisor
+# (stolen).
 #
 # A load average can't distinguish other programs from storagelab; these counters can. Linux only: elsewhere readings
 # are empty.
@@ -175,7 +177,8 @@ def _opened(process: Path, facts: os.stat_result, *, strict: bool = False) -> It
 _PROC = Path("/proc")
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _KERNEL_THREAD = 0x0020_0000
-"""PF_KTHREAD in a process's flags: by its parent's number it can't be told in a container."""
+"""PF_KTHREAD in a process's flags. In a container, the parent's number does not show whether a process is a kernel
+thread."""
 _BUSY = ("user", "nice", "system", "irq", "softirq")
 _FIELDS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 
@@ -277,8 +280,8 @@ class TaskView:
         self._schedstat = _open_to_keep(f"{self._folder}/schedstat")
 
     def state(self) -> str:
-        """The state as the kernel's letter: R runs or queues for a CPU, S and D sleep, those in `STOPPED`
-        were stopped by a signal or a debugger; `GONE` once it has ended."""
+        """The state as the kernel's letter: R runs or queues for a CPU, S and D sleep, and a letter in `STOPPED` means
+        that a signal or a debugger stopped the task; `GONE` if it has ended."""
         fields = self._stat_fields(_ENOUGH_FOR_STATE_BYTES)
         state = chr(fields[0]) if fields else GONE
         return GONE if state in _STATES_OF_THE_DEAD else state

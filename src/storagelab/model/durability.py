@@ -18,7 +18,7 @@ Loss = Literal[
     "pages not in the log",
     "pages not written twice",
 ]
-"""The safety that a setting gives up for speed."""
+"""Safety that a setting gives up for speed."""
 _OF_COMMITS = {"last commits", "last second of commits", "commits not in the log", "commits not in the binary log"}
 
 

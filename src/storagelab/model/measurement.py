@@ -22,8 +22,8 @@ from storagelab.model.values import Count, Figure, Frozen, JsonValue
 from storagelab.model.waits import RawWaits
 
 # --- latencies, as a histogram ----------------------------------------------------------------------------------------
-# The latencies of a run's operations as a histogram, so that runs can be merged and percentiles taken from all of
-# them.
+# The latencies of a run's operations are a histogram, so that runs can be merged, and percentiles come from all runs
+# together.
 #
 # Percentiles of several runs come from the merged histogram; an average of percentiles would have no meaning.
 
@@ -204,7 +204,7 @@ class Resource(Frozen):
     """The kind of the resource: "a PFS page", "end of transaction"."""
     page: Page | None = None
     name: str = ""
-    """Which resource of its kind, unless it is a page: the "7" in "end of transaction 7"."""
+    """The identity of the resource within its kind, unless it is a page: the "7" in "end of transaction 7"."""
 
     @property
     def text(self) -> str:
@@ -297,7 +297,7 @@ class Measurement(Frozen):
     """One run as a target returns it."""
 
     provenance: Provenance
-    """Where its figures come from."""
+    """The source of the figures."""
     elapsed_s: Figure
     """From the first start to the last finish of its connections, by the server's clock."""
     rows: Count | None = None

@@ -54,7 +54,7 @@ FEW_RACED = 3
 do). With more layouts, some leave, and the rest of two interleaved rounds would not be balanced."""
 
 
-class Race(Frozen, extra="ignore"):  # earlier versions stored when such a race looks first
+class Race(Frozen, extra="ignore"):  # earlier versions stored the round of the race's first test
     """A race for the best layout: layouts that are surely slower leave, and the others continue. `within` is the margin
     within which a layout counts as equal to the fastest, as a share of the time: 0.03 for 3 %; 0 for no margin.
     """
@@ -86,7 +86,7 @@ class Experiment(Described):
     seed: int = Field(1, ge=0, lt=2**63)
     """The same seed gives the same order on every machine and with every version of Python."""
     costly: tuple[str, ...] = ()
-    """Names of the factors to change as rarely as possible. Each combination of their levels runs in one period (a
+    """Names of the factors that change as rarely as possible. Each combination of their levels runs in one period (a
     block), which contains rounds of all other factors. Measured runs of different blocks are compared only if `blocks`
     is at least 2. Factors that change a volume with `made_for = "block"` are always costly.
     """

@@ -16,12 +16,12 @@ EXPLAINED_LEAST, EXPLAINED_MOST = 0.6, 1.25
 _CLOCK_TOLERANCE_S = 0.001
 
 REACHED = "the server can be reached and allows what storagelab needs"
-FOREIGN_REFUSED = "what has storagelab's name but is not its own is refused and stays"
+FOREIGN_REFUSED = "objects that have storagelab's names but are not its own are refused, and stay"
 ROWS = "every run loads all its rows"
-PLACEMENT = "data files have the number and the places asked for"
-SETTINGS = "the server reports the settings asked for"
-OTHER_CHECKS = "everything else read back is as asked"
-TIMES = "every connection's time lies within the run's"
+PLACEMENT = "data files have the requested number and places"
+SETTINGS = "the server reports the requested settings"
+OTHER_CHECKS = "all other values that are read back are as requested"
+TIMES = "every connection's time lies within the time of the run"
 PROGRESS = "progress is reported, and never exceeds the work"
 WAITS = "waits are read, and none lasts longer than the connections"
 CONSERVATION = "waits and CPU time fit into connection time"
@@ -29,7 +29,7 @@ SECRETS = "nothing to be stored contains a password"
 INTERRUPTION = "an interrupted run leaves nothing"
 BESIDE = "a load's own program touches no tables of the same names elsewhere"
 LEFT_BEHIND = "nothing is left behind"
-UNTOUCHED = "nothing else on the server appeared or vanished"
+UNTOUCHED = "no other object on the server appeared or disappeared"
 
 ALL = (
     REACHED, FOREIGN_REFUSED, ROWS, PLACEMENT, SETTINGS, OTHER_CHECKS, TIMES, PROGRESS, WAITS, CONSERVATION, SECRETS,
@@ -62,7 +62,7 @@ class Outcome(Frozen):
 
 
 Judge = Callable[[Outcome, Measurement], str | None]
-"""The reason why a measured run breaks a promise: "" if the run keeps it, None if unknown."""
+"""The reason why a measured run breaks a promise; "" if the run keeps the promise, None if this is unknown."""
 
 
 def judged(outcomes: Sequence[Outcome], password: str) -> list[Promise]:
@@ -117,7 +117,7 @@ def _named(measurement: Measurement, *beginnings: str) -> str:
 
 _PLACES, _SETTING = ("data files", "place of "), ("target.settings.",)
 _VOLUME = "volume "
-"""Not every server can report the drive of a volume."""
+"""Some servers can't report the drive of a volume."""
 
 
 def _placement(_: Outcome, measurement: Measurement) -> str | None:

@@ -1,4 +1,5 @@
-"""The interface to the object of measurements, a real server or simulated drives. Code above it does not know which.
+"""The interface to the measured object: a real server or simulated drives. Code above this interface does not know
+which of the two it is.
 
 preflight(...)                             only checks, and names obstacles
 with open_block(...) as block:             brings drives or servers into the state that the first run needs
@@ -22,7 +23,8 @@ from storagelab.model.plan import Cell, PlannedRun
 from storagelab.model.values import Frozen
 
 Tell = Callable[[str, int, int], None]
-"""Is called before each step, for example with ("checking settings", 34, 200): 34 of 200 steps are done."""
+"""A function that is called before each step, for example with ("checking settings", 34, 200): 34 of 200 steps are
+done."""
 
 _T = TypeVar("_T")
 _TELL: ContextVar[Tell | None] = ContextVar("tell", default=None)
@@ -52,8 +54,8 @@ def each(items: Collection[_T], what: str) -> Iterator[_T]:
 
 
 Progress = Callable[[int], None]
-"""Is called with 0 as the load begins, its warm-up included, and then a few times a second with the amount of work done
-so far, in the unit of the run's workload."""
+"""A function that is called with 0 when the load begins (or its warm-up), and then a few times a second with the work
+done so far, in the unit of the run's workload."""
 
 
 class VolumeNeed(Frozen):
@@ -69,8 +71,8 @@ class VolumeNeed(Frozen):
 
 
 class CheckpointCycle(NamedTuple):
-    """The time between a server's checkpoints: at most this time, or less if this many bytes of log are written
-    earlier. With the names of the settings.
+    """The longest time between a server's checkpoints, and the bytes of log after which a checkpoint comes earlier.
+    Also the names of the two settings.
     """
 
     longest_s: float
@@ -123,7 +125,7 @@ class Target(Protocol):
         ...
 
     def run(self, cell: Cell, repetition: int, seed: int, progress: Progress) -> Measurement:
-        """Load once and measure. Raises RunFailed with the reason."""
+        """Runs the load once, and measures. Raises RunFailed with the reason."""
         ...
 
 

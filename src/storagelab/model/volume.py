@@ -178,7 +178,7 @@ class _KeysBelow(Described):
     """Simulated: failed drives. Mirrors and parity work without them; without redundancy, the run fails."""
     file_bytes: Annotated[int | None, LeftOut("the folder `path` itself")] = Field(None, ge=2**24, lt=2**63)
     """storagelab makes the volume again before each run or block: a file of this size in `path`, used as a drive (a
-    loop device) with its own file system. It is removed afterwards. Needs root."""
+    loop device) with its own file system. storagelab removes the file afterwards. Needs root."""
     devices: Annotated[tuple[str, ...] | None, LeftOut("the folder `path` itself")] = Field(None, min_length=1)
     """storagelab makes the volume from these whole drives, and mounts it in `path`. **All data on them is destroyed.**
     Use stable names, `/dev/disk/by-id/...`. Before anything is written, `run` asks for the serial number of each drive.
@@ -231,7 +231,7 @@ class _KeysAbove(Described):
     which is `unverified` if the command fails. Needs `--allow-commands`."""
     price_per_month: Annotated[float | None, LeftOut("not known")] = Field(None, ge=0, le=10**9, examples=[120])
     """The price of the volume per month, in the same currency for all volumes. If the layouts' prices differ, a chart
-    shows times over prices. The price affects no run, so it may change while results exist.
+    shows times over prices. The price affects no run, so you may change it while results exist.
     """
     variables: dict[str, Scalar] = Field(default_factory=dict)
     """Values for `prepare` and `check`, each in a variable of the environment: `recordsize = "16K"` is

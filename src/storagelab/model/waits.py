@@ -61,7 +61,7 @@ class EventTicks(Frozen):
 
 
 class SampledWaits(Frozen):
-    """Samples of one run, with the kernel's exact totals if they were available.
+    """The samples of one run, with the kernel's exact totals if they were available.
 
     `busy_s` is the time from start to finish, summed over connections. `cpu_s` and `runqueue_s` are the kernel's totals
     of the same sessions over the same time; None if they are not available (`no_split_reason` says why).
@@ -282,7 +282,7 @@ def _raked_rows(raw: SampledWaits, cpu_s: float, runqueue_s: float) -> list[Wait
     raked = zip(raw.events, _raked(raw, cpu_s, runqueue_s, states), strict=True)
     named = [(event, seconds) for event, seconds in raked if event.wait_type != NO_EVENT]
     slices = sum(event.timeslices for event, _ in named)
-    # An event whose samples never saw a session get a CPU has still ended some times; the number is unknown.
+    # If no sample of an event saw a session get a CPU, the event still ended some times. The number is unknown.
     counts = [
         raw.voluntary_switches * event.timeslices / slices
         if raw.voluntary_switches is not None and event.timeslices
@@ -409,8 +409,8 @@ def _seen_beside_timers_s(raw: CountedWaits) -> float:
 
 
 def mean_of_runs(runs: Sequence[Sequence[WaitStat]]) -> tuple[WaitStat, ...]:
-    """The mean run of a cell: each wait type averaged over all runs, as 0 in runs without it. The split is None if one
-    run lacks it.
+    """The mean run of a cell: the mean of each wait type over all runs. A run without a wait type counts as 0. The
+    split is None if one run lacks it.
     """
     by_type: dict[str, list[WaitStat]] = {}
     for run in runs:

@@ -1,7 +1,8 @@
 """The speed of a volume under the load that a layout puts on it, from the volume's limits or from a measured drive.
 
 At the start of each tenth of a second, a limit admits as many requests at once as it allows in that tenth
-(`allowance`). So it delays no load that stays below it, and sessions that arrive together don't queue as at a drive.
+(`allowance`). So a limit does not delay a load below the limit, and sessions that arrive together don't queue as at a
+drive.
 """
 
 from __future__ import annotations
@@ -128,10 +129,10 @@ def _least(asked: VolumeDemand, sessions: float, per_s: float) -> Amount:
     """A transaction's requests for the log, if a limit is used up.
 
     While the requests stay below the limit, a log write serves `one` commits. When a slice is used up, its last log
-    write, for `one` commits, waits. All other sessions, except sessions that wait for other writes to this volume,
-    queue behind this log write, and the next log write serves all of them: this saves `gathered` / `one` - 2 writes. So
-    the commits per second are `one` times the writes, plus `gathered` - 2 `one` for each slice that was used up. The
-    same equation gives `one` from the capture, whose log was busy in the slices that were used up.
+    write, for `one` commits, waits. All other sessions queue behind this log write, except sessions that wait for other
+    writes to this volume. The next log write serves all of them. This saves `gathered` / `one` - 2 writes. So the
+    commits per second are `one` times the writes, plus `gathered` - 2 `one` for each slice that was used up. The same
+    equation gives `one` from the capture, whose log was busy in the slices that were used up.
     """
     used = asked.used
     if used.commits is None or used.writes <= 0:

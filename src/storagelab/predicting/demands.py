@@ -22,7 +22,7 @@ Way = Literal["read", "write", "log", "evicted", "background_reads", "background
 """Reads and writes that a session waits for, log writes that commits share, background writes that free buffers for
 pages that are read, and all other requests for which no session waits."""
 SHARE_OF: dict[str, str] = {"evicted": "write", "background_reads": "read", "background_writes": "write"}
-"""For these kinds of requests, the fraction that reaches the device is taken from another kind."""
+"""These kinds of requests take the fraction that reaches the device from another kind."""
 BY_SECOND: tuple[Way, ...] = ("background_reads", "background_writes")
 """The kinds of requests that are counted per second, not per transaction."""
 _LEAST_REQUESTS_PER_S = 1.0
@@ -142,7 +142,7 @@ def _way(row: IoRow, one: CapturedObject) -> Way:
     if row.operation == "read":
         return "read" if row.by == "session" else "background_reads"
     if one.kind == "log":
-        return "log"  # whoever writes it: a session that commits does so itself, or waits for who does
+        return "log"  # by any process: a session that commits writes the log, or waits for the process that does
     return "write" if row.by == "session" else "background_writes"
 
 
@@ -166,9 +166,9 @@ def _needs(
 
 
 def _with_evictions(sums: Mapping[tuple[str, Way], Amount]) -> Iterable[tuple[tuple[str, Way], Amount]]:
-    """Splits background writes. One write frees a buffer for each page of the object that is read; the number of these
-    writes per transaction does not depend on the rate of transactions. The other writes become fewer if pages change
-    again before they are written.
+    """Splits background writes into two kinds. Some writes free buffers, one for each page of the object that is read.
+    Their number per transaction does not depend on the rate of transactions. There are fewer of the other writes if
+    pages change again before they are written.
     """
     for (name, way), amount in sums.items():
         if way != "background_writes" or amount.requests <= 0:

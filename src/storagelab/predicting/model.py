@@ -1,10 +1,10 @@
-"""Capture + volumes + layouts -> Prediction: operational analysis of a closed network.
+"""Makes a Prediction from a capture, volumes and layouts, by operational analysis of a closed network.
 
 A transaction has demands: its requests by volume and kind, CPU time, and time elsewhere (locks, the network, the
-client's own). The captured number of sessions circulates in this network. Commits share log writes. Background writes
-use a volume's capacity, but no session waits for them. The rate of background writes depends on the number of pages
-that change again before they are written. The model predicts ratios: rates are scaled so that the captured layout has
-the captured rate.
+client). The captured number of sessions circulates in this network. Commits share log writes. Background writes use a
+volume's capacity, but no session waits for them. The rate of background writes depends on the number of pages that
+change again before they are written. The model predicts ratios: rates are scaled so that the captured layout has the
+captured rate.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ class Server:
 
     def expected(self, layout: Layout) -> ModelledRate:
         """Raises OutsideMeasured if a volume gets a load outside of the measured range."""
-        # At a higher rate, each transaction gets less of a volume's capacity, so exactly one assumed rate equals the
-        # resulting rate.
+        # At a higher assumed rate, each transaction gets less of a volume's capacity. So exactly one assumed rate
+        # equals the resulting rate.
         most = self._at(layout, 0.0)[0].per_s
         per_s = zero_of(lambda rate: self._at(layout, rate)[0].per_s - rate, most)
         found, solution = self._at(layout, per_s)
@@ -143,7 +143,7 @@ def _solved(stations: list[Station], offers: list[Offer], delay_s: float, sessio
 
 
 def _limited_by(stations: list[Station], found: Solution) -> str:
-    """The most used station, or the sessions if no station is busy."""
+    """The station with the highest utilisation, or the sessions if no station is busy."""
     if not stations:
         return SESSIONS
     used = {one.name: found.per_s / one.capacity for one in stations}
@@ -175,8 +175,8 @@ def captured_over_modelled(server: Server, present: Layout) -> float | None:
 
 
 def calibrated(server: Server, present: Layout) -> Server:
-    """The server with the time elsewhere that explains the captured rate, but at most the time that requests leave
-    over. If the times of requests are not known, and a busy volume explains the rate already, there is no time
+    """The server with the time elsewhere that explains the captured rate, but with at most the rest of the time after
+    its requests. If the times of requests are not known, and a busy volume already explains the rate, there is no time
     elsewhere.
     """
     demands = server.demands

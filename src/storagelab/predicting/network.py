@@ -1,9 +1,9 @@
-"""A closed network: a fixed number of sessions, each of which is always in a transaction that visits stations one after
-the other.
+"""A closed network has a fixed number of sessions.
 
-The solution is exact and equals that of mean value analysis. It is calculated by convolution (Buzen, Communications of
-the ACM 16, 1973), because the recursion of mean value analysis with load-dependent stations is numerically unstable.
-This module is pure arithmetic: only its callers know what a station represents.
+Each session is always in a transaction, which visits stations one after the other. The solution is exact, and equals
+that of mean value analysis. It is calculated by convolution (Buzen, Communications of the ACM 16, 1973), because the
+recursion of mean value analysis with load-dependent stations is numerically unstable. This module is pure arithmetic:
+only its callers know what a station represents.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ _CLOSE, _ROUNDS = 1e-9, 100
 
 
 def zero_of(falling: Callable[[float], float], most: float) -> float:
-    """The zero of a falling function between 0 and `most`; `most` if the function is above zero there, and 0 if it is
-    above zero nowhere.
+    """The zero of a falling function between 0 and `most`; `most` if the function is still above zero at `most`, and 0
+    if it is never above zero.
 
     By the Illinois method (Dowell and Jarratt, BIT 11, 1971), which needs fewer values than a bisection.
     """

@@ -109,12 +109,12 @@ _CONFIDENCES = (0.9, 0.8)
 """Of intervals with two ends. The ends of a 90 % interval are exceeded in 5 % of the cases each: so a proposal whose
 interval lies above today's rate is slower than today's layout in at most 5 % of the cases."""
 _STILL = 0.1
-"""The part of an error that does not grow with the fraction of the load that moves, in units of that fraction."""
+"""The part of an error that does not grow with the moved fraction of the load, in units of this fraction."""
 
 
 def spread(moved: float | None, times: float) -> float:
-    """How large an error is usually, in a unit of its own. `moved`: the fraction of the requests that move, None if
-    unknown. `times`: the predicted ratio to the captured layout. Independent errors add up as squares.
+    """The usual size of an error, in an arbitrary unit. `moved` is the fraction of the requests that move, None if
+    unknown. `times` is the predicted ratio to the captured layout. Independent errors add up as squares.
     """
     return math.sqrt(_STILL + (1.0 if moved is None else moved) + math.log(times) ** 2)
 
@@ -170,8 +170,8 @@ class Errors:
         return Estimate(value=value, low=value / below, high=value * above, confidence=self.confidence)
 
     def _end(self, sign: int, confidence: float) -> float:
-        """The error, times `sign`, that is exceeded with half of the remaining probability. The predicted case is one
-        more case, of which nothing is known.
+        """The error, times `sign`, that an error exceeds with half of the remaining probability. The predicted case is
+        one more case, of which nothing is known.
         """
         beyond, allowed = 1.0, self._beyond(confidence)
         for error, weight in sorted(((sign * one, 1 / len(case)) for case in self.cases for one in case), reverse=True):
@@ -181,7 +181,7 @@ class Errors:
         return 0.0
 
     def _beyond(self, confidence: float) -> float:
-        """How many of the cases and the predicted one may lie beyond an end, with a margin for rounding."""
+        """The number of cases, including the predicted one, that may lie beyond an end, with a margin for rounding."""
         return (len(self.cases) + 1) * (1 - confidence) / 2 + 1e-9
 
 

@@ -82,8 +82,9 @@ def prediction_file(spec: Path) -> Path:
 
 
 class _Load(NamedTuple):
-    """The load of a proof: its description (`text`), its `tables` in a spec, and `file_bytes` on each volume, if it
-    needs a file. `key_of`: the name of an object in `layout.objects`; None if the load never touches the object.
+    """The load of a proof. `text` is its description, `tables` are its tables in a spec, and `file_bytes` is the size
+    of a file on each volume, if it needs one. `key_of` returns the name of an object in `layout.objects`; None if the
+    load never touches the object.
     """
 
     text: str
@@ -166,8 +167,8 @@ def _volumes(found: Advice, file: Path, least: int) -> dict[str, dict[str, objec
 
 def learn(known: Prediction, found: Beside, names: Mapping[str, str], campaign: str, own: Path) -> bool:
     """Stores the rates that a campaign measured for a prediction's layouts, in place of earlier rates of the same case.
-    False if there is nothing to store, because the captured layout or all other layouts were not measured. Raises
-    StoreError.
+    Returns false if there is nothing to store, because the captured layout was not measured, or none of the other
+    layouts. Raises StoreError.
     """
     if names[found.base] != PRESENT:
         return False

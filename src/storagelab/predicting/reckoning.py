@@ -1,4 +1,4 @@
-"""A capture's folder and a file of volumes -> Prediction: matches their names, and states the assumptions."""
+"""Makes a Prediction from a capture's folder and a file of volumes: matches their names, and states the assumptions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MODEL_FAR = 1.25
 
 @dataclass(frozen=True)
 class Question:
-    """A capture together with its file of volumes: the captured load on these volumes."""
+    """A capture together with its file of volumes, which give the captured load on these volumes."""
 
     name: str
     file: Path
@@ -289,7 +289,7 @@ def load(file: Path) -> VolumesFile:
 
 
 def skeleton(manifest: Manifest) -> str:
-    """A file for this capture, in which the figures are to be filled in."""
+    """A file for this capture, in which the user fills in the figures."""
     lines = ["# What each volume can take, and the layouts to predict. Give each volume a limit or a profile."]
     for one in manifest.volumes:
         name, path = (json.dumps(text, ensure_ascii=False) for text in (one.name, one.path))

@@ -1,9 +1,9 @@
-"""Capture + volumes -> at most three layouts that are worth a move, or none: a search with the model of `predict`.
+"""Finds, from a capture and volumes, at most three layouts that are worth a move, or none.
 
-A unit is what moves as a whole: a table with its long values, an index, the log, or temporary files. A unit that causes
-little of its volume's load stays where it is. If there are few placements, all are predicted. Otherwise, a local search
-from several starts moves one unit at a time while the predicted rate grows. Then moves that gain little by themselves
-are taken back.
+It searches with the model of `predict`. A unit moves as a whole: a table with its long values, an index, the log, or
+temporary files. A unit that causes little of its volume's load stays where it is. If there are few placements, it
+predicts all. Otherwise, a local search from several starts moves one unit at a time while the predicted rate grows.
+Then it undoes moves that alone gain little.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from storagelab.words.numbers import percent, plural
 SHORT_S = 60
 WORTH = 0.1
 _MATTERS, _MOVE_GAINS, _OF_GAIN = 0.02, 0.02, 0.95
-"""The least share of its volume's load that a unit must have to be moved, the least gain of a move by itself, and the
-share of the best layout's gain that fewer moves must keep."""
+"""The smallest share of its volume's load with which a unit may move. The smallest gain of a single move. The share of
+the best layout's gain that fewer moves must keep."""
 _ALL_OF, _STARTS = 700, 6
-"""Up to this many placements, all are predicted. Among more, a local search has this many starts."""
+"""Up to this many placements, all are predicted. If there are more, a local search has this many starts."""
 _NAMES = ("proposal 1", "proposal 2", "proposal 3")
 _ROOM = 1.1
 """The space that objects need, as a multiple of their size: they grow, and files of the system lie beside them."""
@@ -105,7 +105,7 @@ class Advice(Described):
     """Placements that were predicted, of `placements` that there are."""
     placements: int
     doubts: tuple[str, ...]
-    """Sentences on facts that make the capture itself doubtful."""
+    """Sentences on facts that make the capture doubtful."""
     notes: tuple[str, ...]
 
     @property
@@ -223,7 +223,7 @@ class Search:
         return found
 
     def with_fewest_moves(self, places: Places) -> Places:
-        """The placement without the moves that gain less than 2 % by themselves, as long as 95 % of the gain stay."""
+        """The placement without moves that alone gain less than 2 %, provided that 95 % of the gain remains."""
         least = self.per_s(self.stays) + _OF_GAIN * (self.per_s(places) - self.per_s(self.stays))
         while True:
             back = {

@@ -153,9 +153,9 @@ class _Profile(Frozen):
 
 class _Drive(_Profile):
     price_usd: Figure | None = None
-    """The price of one drive; only for sizing, no simulation depends on it."""
+    """The price of one drive, only for sizing. No simulation depends on it."""
     measurement: dict[str, Any] | None = None
-    """What was measured, of a drive of kind "measured" (`storagelab.drives`); no simulation depends on it."""
+    """The measurement of a drive of kind "measured" (`storagelab.drives`). No simulation depends on it."""
 
     def for_core(self) -> dict[str, object]:
         """The figures as the simulator's core takes them."""
@@ -302,7 +302,7 @@ def server() -> ServerProfile:
 
 
 def is_own(name: str) -> bool:
-    """Whether this names a profile or a file of the user's, and no ready-made profile."""
+    """Whether this is the name of a profile or file of the user, and not of a ready-made profile."""
     return _is_file(name) or (name not in ready_made() and name in own())
 
 
@@ -335,7 +335,7 @@ def _unusable(name: str, reason: str, key: str | None) -> PreflightError:
 
 
 def _checked(content: dict[str, object], kind: type[P]) -> P:
-    """A checked profile of this kind. Raises ValueError, in a plain message, for the first thing that is wrong."""
+    """A checked profile of this kind. Raises ValueError with a plain message about the first mistake."""
     try:
         profile = kind.model_validate(content)
     except ValidationError as error:
@@ -352,7 +352,8 @@ def _checked(content: dict[str, object], kind: type[P]) -> P:
 
 
 def _check_names(profile: _Profile) -> None:
-    """Raises ValueError for a figure that is missing, or that the core doesn't declare."""
+    """Checks that all declared figures are there, and no others. Raises ValueError for a missing or undeclared
+    figure."""
     there = [parts for parts, _ in _figures(profile, ())]
     for one in profile.declared():
         if not one.optional and not any(_declared_as(one, parts) for parts in there):
@@ -369,7 +370,7 @@ def _check_names(profile: _Profile) -> None:
 @functools.lru_cache(64)
 def _drive_of(text: str) -> Profile:
     """Cached, because each batch of a block asks for its drives again."""
-    # A checked profile of a drive. Raises ValueError, in a plain message, for the first thing that is wrong
+    # A checked profile of a drive. Raises ValueError with a plain message about the first mistake
     content = given_files.toml_of(text)
     kind = content.get("kind")
     if kind not in kinds():

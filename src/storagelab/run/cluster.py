@@ -1,7 +1,8 @@
 """Makes runs on a Dask cluster. Only this module uses Dask.
 
 Client, scheduler and workers trust each other, as always with Dask: anybody who reaches a scheduler can run any program
-on its workers and clients. So a scheduler on another machine is joined only by TLS, unless the user overrides this.
+on its workers and clients. So storagelab joins a scheduler on another machine only by TLS, unless the user overrides
+this.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _LOCAL = "127.0.0.1"
 _ANSWER_S = 10.0
 _TICK_S = 0.5
 _PATIENCE_S = 600.0
-"""How long to wait for a scheduler that is gone."""
+"""The time to wait for a lost scheduler."""
 _SETTINGS = {
     "distributed.admin.large-graph-warning-threshold": "1 TB",  # the drives in a batch are large on purpose
     "distributed.scheduler.allowed-failures": 0,  # a batch whose worker died is counted and scheduled here
@@ -40,12 +41,12 @@ _SETTINGS = {
     "distributed.admin.tick.interval": "1s",
     "distributed.admin.system-monitor.interval": "5s",
 }
-logging.getLogger("distributed").setLevel(logging.CRITICAL)  # storagelab itself reports what matters
+logging.getLogger("distributed").setLevel(logging.CRITICAL)  # storagelab itself reports the important events
 
 
 class Reach(NamedTuple):
-    """Where the cluster is. Without an `address`, the cluster consists of `processes` processes of this machine.
-    `trusted`: without TLS, too.
+    """The place of the cluster. Without an `address`, the cluster consists of `processes` processes of this machine.
+    `trusted`: it may be joined without TLS.
     """
 
     address: str | None
@@ -73,7 +74,7 @@ class Cluster(Generic[Task, Report]):
 
     def execute(self, jobs: Jobs[Task, Report]) -> None:
         """Any error here, or Ctrl-C, leaves the cluster and drops the results of its current tasks. If a lost scheduler
-        returns, all unreported tasks are sent again. Raises StoragelabError if it does not.
+        returns, all unreported tasks are sent again. Raises StoragelabError if the scheduler does not return.
         """
         deadline = 0.0
         while True:
@@ -126,7 +127,8 @@ class Cluster(Generic[Task, Report]):
         return True
 
     def _receive(self, jobs: Jobs[Task, Report]) -> None:
-        """Handles what has ended. Runs that arrive together are stored together, before anything else happens."""
+        """Handles the tasks that have ended. Runs that arrive together are stored together, before anything else
+        happens."""
         now = time.monotonic()
         outcomes: list[tuple[Task, list[Any] | str]] = []
         for future, (task, since_s) in list(self._sent.items()):

@@ -32,7 +32,7 @@ from storagelab.volumes.folders import Site
 
 
 class Probe(Protocol):
-    """A probe of one engine. `setting` is one that every login may change and that affects no run."""
+    """A probe of one engine. Every login may change `setting`, and it affects no run."""
 
     setting: tuple[str, Scalar]
 
@@ -40,10 +40,10 @@ class Probe(Protocol):
         """Lists the objects in the places that storagelab uses, by kind, name and the server's own id."""
 
     def obstruct(self, target: TargetConfig, name: str) -> None:
-        """Make something with the name `name` that is not storagelab's, as another user would."""
+        """Makes something with the name `name` that is not storagelab's, as another user would."""
 
     def clear(self, target: TargetConfig, name: str) -> None:
-        """Remove what `obstruct` made."""
+        """Removes the object that `obstruct` made."""
 
     def decoys(self, target: TargetConfig, name: str) -> contextlib.AbstractContextManager[Decoys | None]:
         """A database of this name, which the context removes at its end; None if no load has its own program. Raises
@@ -174,7 +174,7 @@ class _Suite:
                 self.probe.clear(self.target, self.site.prefix)
 
     def _not_refused(self) -> str:
-        """The step that did not refuse to run in spite of an obstacle, or the lost object; "" if nothing is wrong."""
+        """The step that ran although an obstacle was in the way, or the lost object; "" if nothing is wrong."""
         there = self.probe.inventory(self.target)
         tries: dict[str, Callable[[], object]] = {
             "the checks before a run": lambda: preflight(self.plan, self.site),
@@ -248,7 +248,7 @@ class _Suite:
         return outcome.reason if contents() == before else "it changed tables that are not storagelab's"
 
     def _clean_up(self) -> Promise:
-        """Removes remains that should not exist, and reports them."""
+        """Removes and reports remains that should not exist."""
         self.say("cleaning up")
         try:
             with uninterrupted():

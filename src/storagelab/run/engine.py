@@ -1,4 +1,4 @@
-"""The interface to an engine, found in the module `engine` of its folder, and steps over all engines."""
+"""The interface to an engine, which the module `engine` of its folder implements, and steps over all engines."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class _Independent:
 
 @contextmanager
 def independent(block: PlannedBlock, site: Site, state: State) -> Iterator[Block]:
-    """Opens a block that keeps nothing but volumes that are made for blocks."""
+    """Opens a block that keeps only volumes that are made for blocks."""
     with for_runs.kept(block, site, state) as volumes:
         yield _Independent(block, site, volumes)
 
@@ -78,7 +78,8 @@ class Engine(NamedTuple):
     watched: Callable[[TargetConfig], Watched] | None = None
     """Opens a running server, for a capture of its reads and writes."""
     moving: Callable[[Sequence[Move], Mapping[str, str]], Iterable[str]] = lambda *_: ()
-    """The statements by which an administrator moves objects to these folders by volume; they are never run."""
+    """The statements with which an administrator moves objects to these folders of volumes. storagelab never runs
+    them."""
 
 
 @cache
@@ -97,7 +98,7 @@ def every_engine() -> tuple[Engine, ...]:
 
 
 def open_block(block: PlannedBlock, site: Site, state: State) -> AbstractContextManager[Block]:
-    """Prepare drives or servers for a block's runs; leaving removes everything."""
+    """Prepares drives or servers for a block's runs. Leaving the context removes everything."""
     return engine_of(block.first_cell.config).open_block(block, site, state)
 
 
@@ -109,7 +110,7 @@ def open_target(config: Config, site: Site) -> AbstractContextManager[Target]:
 
 
 def preflight(plan: Plan, site: Site, *, allow_commands: bool = False, tell: Tell | None = None) -> Preflight:
-    """Make every check that changes nothing, for all cells. Raises PreflightError with all that is missing.
+    """Makes all checks that change nothing, for all cells. Raises PreflightError with all that is missing.
 
     `allow_commands` lets settings run programs, load code and use other folders; such settings are noted. `tell`
     receives the progress of the checks.
@@ -120,8 +121,8 @@ def preflight(plan: Plan, site: Site, *, allow_commands: bool = False, tell: Tel
 
 
 def try_starting(plan: Plan, site: Site, tell: Tell | None = None) -> None:
-    """Make each kind of volume and start each kind of server that the plan needs for a moment, and remove it. `tell`
-    receives the progress.
+    """Makes each kind of volume, and starts each kind of server, that the plan needs for a moment, and removes it.
+    `tell` receives the progress.
 
     Raises PreflightError with the server's own message for a server that does not start.
     """
@@ -131,8 +132,8 @@ def try_starting(plan: Plan, site: Site, tell: Tell | None = None) -> None:
 
 
 def remove_templates(plan: Plan, site: Site) -> None:
-    """Remove the prepared data that was kept for the runs of a campaign. Raises RunFailed or PreflightError if some
-    could not be removed.
+    """Removes the prepared data that was kept for the runs of a campaign. Raises RunFailed or PreflightError if some of
+    it could not be removed.
     """
     kept = one_of_each_template(cell.config for cell in plan.cells)
     for sharing in by_server(config for config in kept if config.target.attached):
@@ -232,7 +233,7 @@ def _refuse_mixing(plan: Plan) -> None:
 
 
 def _stop_orphan(data_folder: Path) -> bool:
-    """Stop the server of any engine that still runs on a data folder; true if there was one."""
+    """Stops the server of any engine that still runs on a data folder; true if there was one."""
     return any(engine.stop_orphan(data_folder) for engine in every_engine())
 
 
@@ -242,8 +243,8 @@ def _stop_orphans(places: Iterable[Path]) -> list[str]:
 
 
 def sweep_temporary() -> list[str]:
-    """End the programs that killed runs of any experiment left, and remove their things from the temporary folder.
-    Returns what was done.
+    """Ends the programs that killed runs of any experiment left, and removes their files from the temporary folder.
+    Returns a description of the steps.
     """
     removed = temporary.end_left_running()
     for owned in temporary.left_behind():
@@ -254,11 +255,11 @@ def sweep_temporary() -> list[str]:
 
 
 def sweep(plan: Plan, site: Site) -> list[str]:
-    """Remove the remains of killed runs: of any experiment in the temporary folder; of this experiment its running
-    servers, its folders, and its objects on attached servers. Returns what was removed.
+    """Removes the remains of killed runs: those of any experiment in the temporary folder; and this experiment's
+    running servers, folders, and objects on attached servers.
 
-    A folder's name shows only the experiment, so every engine checks whether its server runs there. Raises
-    PreflightError if that fails, or if something with such a name is not storagelab's.
+    Returns a description of the steps. A folder's name shows only the experiment, so every engine checks whether its
+    server runs there. Raises PreflightError if that fails, or if something with such a name is not storagelab's.
     """
     removed = sweep_temporary()
     for config in {places_of(cell.config, site): cell.config for cell in plan.cells}.values():
@@ -274,7 +275,7 @@ def sweep(plan: Plan, site: Site) -> list[str]:
             folders.remove()
             kept.remove()
         except RunFailed as error:
-            raise PreflightError(f"what an earlier run left is still there: {error}") from error
+            raise PreflightError(f"an earlier run's remains could not be removed: {error}") from error
         removed += [f"removed {folder}, left behind by a killed run" for folder in left]
     return removed
 

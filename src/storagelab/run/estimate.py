@@ -14,7 +14,8 @@ from storagelab.model.values import Frozen
 from storagelab.model.volume import effective
 
 _COPIED_PER_S = 1_500_000
-"""How many rows of a template are copied in a second, measured on two slow cores: 1.5 million of pgbench's, 460 MB."""
+"""The rows of a template that are copied in a second, measured on two slow cores: 1.5 million rows of pgbench, 460
+MB."""
 _REQUESTS_A_COMMIT = 2
 """The requests of a commit that a limit counts: the write and the flush after it, as measured on ext4."""
 _PLAIN = 0.5
@@ -37,9 +38,9 @@ def estimate(
     set_up: float | None = None,
     least_s: Mapping[str, float] = MappingProxyType({}),
 ) -> TimeEstimate:
-    """Time for `runs`, one after the other: the `learned` time of each, and the making of each template that they copy.
-    `set_up` is the fraction of set-up in finished runs, for runs without a set time. `least_s` is the shortest measured
-    time of a cell's runs, if known."""
+    """The time for `runs`, one after the other: the `learned` time of each run, and the time to make each template that
+    they copy. `set_up` is the fraction of set-up in finished runs, for runs without a set time. `least_s` is the
+    shortest measured time of a cell's runs, if known."""
     durations = list(finished)
     seconds_of = learned(plan, durations)
     known = {cell.cell_id: cell.config for cell in plan.cells}
@@ -101,8 +102,9 @@ class _Making(NamedTuple):
 
 
 def _making(configs: Mapping[str, Config], finished: Iterable[tuple[str, float]]) -> _Making:
-    """The first run of a template made it. This took the difference between the first run and the next runs of its
-    cell. Before there are next runs, the ratio is that of the other additional times of runs to their guesses."""
+    """The first run of a template made the template. The time for this is the difference between the first run and the
+    next runs of its cell. Before there are next runs, the function uses the ratio of the runs' other additional times
+    to their guesses."""
     made, first, others = set[str](), list[tuple[str, float]](), list[tuple[str, float]]()
     for cell_id, wall_s in finished:
         config = configs.get(cell_id)
@@ -157,7 +159,7 @@ def _ratio(took_and_guessed: Iterable[tuple[float, float]]) -> float:
 
 
 def _set_s(config: Config) -> float:
-    """The time that a run takes by its spec: its warm-up at most, the part that counts, and its pause."""
+    """The time of a run by its spec: the longest warm-up, the measured part, and the pause."""
     return (config.workload.longest_s or 0.0) + config.between_runs.pause_s
 
 

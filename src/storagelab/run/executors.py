@@ -1,12 +1,12 @@
 """Runs work in this process or in other processes of this machine. Only this module deals with processes.
 
 An executor asks `Jobs` for tasks, calls `work` for each task, and passes on the reports of `work` in the calling
-process. A worker has one pipe, to its parent, and shares nothing with other workers: a worker that dies at any moment
-harms no other.
+process.
 
-The standard library's pools were tried, with one process each, and need as much code. They don't pass on a task's
-reports before it ends, or the exit code of a dead process. Before Python 3.14, they can't kill a working process, which
-Ctrl-C needs. Each pool has two threads, and leaves semaphores if it is killed.
+A worker has one pipe, to its parent, and shares nothing with other workers. So a worker that dies harms no other
+worker. We tried the standard library's pools, with one process each, but they need as much code. They pass on neither a
+task's reports before the task ends, nor the exit code of a dead process. Before Python 3.14, they can't kill a working
+process, which Ctrl-C needs. Each pool has two threads, and leaves semaphores if it is killed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from storagelab.machine.processes import Kills
 from storagelab.stopping import STOPPING, uninterrupted
 
 _PATIENCE_S = 1.0
-"""How long to wait for a process that was killed or closed its pipe."""
+"""The time to wait for a process that was killed or closed its pipe."""
 _TOGETHER = 256
 """The most reports that are read from one process before other processes have their turn."""
 _TOOK, _REPORT, _DONE, _BROKE, _GONE = "took", "report", "done", "broke", "gone"
@@ -38,7 +38,7 @@ Task = TypeVar("Task")
 Report = TypeVar("Report")
 Reported = TypeVar("Reported", contravariant=True)
 Told = TypeVar("Told", covariant=True)
-"""Takes reports of a task: a listener receives them, and a worker sends them, in this form."""
+"""Takes reports of a task. A listener receives reports, and a worker sends them, in this form."""
 Work = Callable[[Task, Callable[[Report], None]], None]
 """Performs a task, and reports its progress."""
 
@@ -65,8 +65,8 @@ class Executor(Protocol[Task, Told]):
         """The number of tasks that the executor can perform in parallel at present."""
 
     def execute(self, jobs: Jobs[Task, Told]) -> None:
-        """Do all tasks, and return when none is left. If `work` raises, everything stops and the error is raised
-        here.
+        """Does all tasks, and returns when none is left. If `work` raises an error, everything stops, and the error is
+        raised here.
         """
 
 
@@ -99,7 +99,7 @@ class Processes(Generic[Task, Report]):
         return self._count
 
     def execute(self, jobs: Jobs[Task, Report]) -> None:
-        """Any error here, or Ctrl-C, ends all processes at once: they hold no data that could be lost."""
+        """Any error here, or Ctrl-C, ends all processes at once, because they hold no data that could be lost."""
         self._kills = Kills("the campaign began")
         try:
             self._assign(jobs)
@@ -166,8 +166,8 @@ class Processes(Generic[Task, Report]):
 
 class _Worker(Generic[Task]):
     """A worker process and our end of its pipe; `task` is None while it is idle. `took`: the process was alive when
-    it got the task. The first task of a process counts as taken, so that processes that die as they start are not
-    replaced forever.
+    it got the task. The first task of a process counts as taken. Otherwise, processes that die during their start would
+    be replaced forever.
     """
 
     def __init__(self, process: SpawnProcess, pipe: Connection[Any, Any]) -> None:
@@ -179,7 +179,7 @@ class _Worker(Generic[Task]):
         self.task, self.took, self._is_new = task, self._is_new, False
 
     def receive(self) -> tuple[list[Any], str, Any]:
-        """The reports that have come, and how its task ended if it did: _DONE, _BROKE with the error, or _GONE if the
+        """The reports that have arrived and, if the task ended, how: _DONE, _BROKE with the error, or _GONE if the
         process itself ended.
         """
         reports: list[Any] = []
@@ -209,7 +209,7 @@ class _Worker(Generic[Task]):
 
 
 def _serve(pipe: Connection[Any, Any], work: Work[Any, Any]) -> None:
-    """Ignore Ctrl-C, which the parent handles, and end with the parent."""
+    """Ignores Ctrl-C, which the parent handles, and ends with the parent."""
     for number in STOPPING:
         signal.signal(number, signal.SIG_IGN)
     parent = multiprocessing.parent_process()

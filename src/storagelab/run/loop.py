@@ -1,7 +1,8 @@
-"""The loop: makes each missing run, and appends it to the store. Keep it simple.
+"""The loop: makes each missing run, and appends it to the store.
 
-Runs come in blocks. An executor makes blocks, whole or in batches, here or in other processes; only this process writes
-the store. A run gives the same result wherever it is made, because its block carries the state of its drives.
+Keep the loop simple. Runs come in blocks. An executor makes blocks, whole or in batches, in this process or in others.
+Only this process writes the store. A run gives the same result in any process, because its block carries the state of
+its drives.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ to send it (20 ms).
 """
 _TIMES_ESTIMATED, _LEAST_LIMIT_S = 20, 120.0
 _WORTH_A_PROCESS_S = 10.0
-"""Work that takes at least this long gets its own process, even if it is a single run. The process starts in a second,
-and a run that uses up the memory ends only this process, not storagelab.
+"""Work that takes at least this long gets its own process, even if it is a single run. The process starts in a second.
+If a run uses up the memory, only its process ends, not storagelab.
 """
 
 
@@ -79,8 +80,8 @@ def processes(plan: Plan, todo: Sequence[PlannedRun], found: Preflight | None, j
 
 
 def time_limit_s(plan: Plan, finished: Iterable[tuple[str, float]], run_s: float | None = None) -> float:
-    """How long a batch may take elsewhere before it counts as hung. Its last run may take `run_s`, or many times the
-    estimate of the longest run: machines differ, and a hung run costs hardly more than this time.
+    """The time after which a batch in another process counts as hung. The batch's last run may take `run_s`, or many
+    times the estimate of the longest run, because machines differ. A hung run costs hardly more than this time.
     """
     if run_s is None:
         of_cell = {planned.cell_id: planned for planned in plan.runs}
@@ -100,10 +101,10 @@ def run_all(
     rounds: Racing | None = None,
     elsewhere: Executor[Batch, Report] | None = None,
 ) -> None:
-    """Make every pending run and append each as it ends: in up to `jobs` processes if blocks can be made in others,
-    or `elsewhere`, by `make_elsewhere`.
+    """Makes every pending run, and appends each as it ends: in up to `jobs` processes if other processes can make
+    blocks, or `elsewhere`, by `make_elsewhere`.
 
-    Then make the runs of each further round of a race (`rounds`), until there is none.
+    Then makes the runs of each further round of a race (`rounds`), until there is none.
     """
     todo = batches(plan, store.attempts(), site, store.folder, again=again)
     if not todo and rounds is None:
@@ -111,7 +112,7 @@ def run_all(
     executor: Executor[Batch, Report] = elsewhere or Here(make_batch)
     # Blocks with state: simulated drives, and volumes that a person prepares.
     if portable(plan) or any(volume.by_hand for cell in plan.cells for volume in cell.config.volumes.values()):
-        # Made before the first run: without it, every run would fail at its end.
+        # The folder is made before the first run. Without it, every run would fail at its end.
         folder = store.folder / STATE_FOLDER
         try:
             folder.mkdir(exist_ok=True)
@@ -163,7 +164,7 @@ class _Campaign:
         self._cells = plan.cells_by_id
 
     def make(self, todo: Sequence[Batch], executor: Executor[Batch, Report], *, carried: bool) -> None:
-        """`carried`: each batch takes the drives' state along and brings it back with its runs."""
+        """`carried`: each batch contains the drives' state, and returns it with its runs."""
         self._schedule, self._executor = Schedule(todo, executor.at_once), executor
         self._carried, self._texts = carried, _profiles_of(self._plan, self._site) if carried else None
         executor.execute(self)
@@ -184,7 +185,7 @@ class _Campaign:
         return scheduled._replace(site=site, state=InMemory(scheduled.state.kept()), budget_s=_BUDGET_S)
 
     def reported(self, *reports: Report) -> None:
-        """Stores all runs that came together before anything else, as a listener may stop the campaign."""
+        """Stores all runs that arrived together before anything else, because a listener may stop the campaign."""
         if runs := [run for one in reports for run in _runs_of(one)]:
             self._store.append(*runs)
         for one in reports:
@@ -194,7 +195,8 @@ class _Campaign:
                 case WorkSoFar(planned, amount):
                     self._listener.work_done(planned, amount)
                 case BatchResult(_, number, state):
-                    # After the runs, because a drives' state that is ahead of the store is useless.
+                    # The state is kept after the runs are stored, because a state that is ahead of the store is
+                    # useless.
                     with suppress(OSError):  # a state that is lost is made again
                         InFile(_state_file(self._store.folder, number)).write([state.kept()])
             for run in _runs_of(one):
@@ -225,7 +227,7 @@ def _runs_of(report: Report) -> tuple[Run, ...]:
 
 
 def make_batch(work: Batch, tell: Tell) -> None:
-    """Make the wanted runs of a block, and earlier ones if the drives' state after them is lost."""
+    """Makes the wanted runs of a block. If the drives' state is lost, it also makes earlier runs again."""
     began = time.monotonic()
     with open_block(work.block, work.site, work.state) as block:
         for made, position in enumerate(block.needed(work.wanted)):
@@ -294,11 +296,11 @@ def _state_file(results: Path, number: int) -> Path:
 
 
 def _remove_states(results: Path, but: Collection[Path] = ()) -> None:
-    """Remove the states of all blocks except `but`, and the unfinished files of killed processes. This process holds
+    """Removes the states of all blocks except `but`, and the unfinished files of killed processes. This process holds
     the lock on the results, so no other process writes there.
     """
     if (results / STATE_FOLDER).is_symlink():
-        return  # somebody else's, as storagelab makes none
+        return  # somebody else's, because storagelab makes no folders there
     with suppress(FileNotFoundError, NotADirectoryError):
         for file in (results / STATE_FOLDER).iterdir():
             if file not in but and file.name.startswith(("block-", ".block-")):
@@ -335,7 +337,7 @@ class _Beginning:
 
 
 def make_run(planned: PlannedRun, cell: Cell, attempt: int, opening: Opening, progress: Progress) -> Run:
-    """Set up, measure, clean up. Raises MeasuredThenStopped."""
+    """Sets up, measures and cleans up. Raises MeasuredThenStopped."""
     began, stopped = _Beginning(), False
     measurement, reasons, finished = None, [], 0.0
     try:
@@ -352,7 +354,7 @@ def make_run(planned: PlannedRun, cell: Cell, attempt: int, opening: Opening, pr
     except DataRefused:
         raise  # every other run would fail as well
     except RunFailed as failure:
-        # Set-up failed, or clean-up after a run: keep the measurement, and report the first error first.
+        # Set-up, or clean-up after a run, failed: keep the measurement, and report the first error first.
         reasons.append(str(failure))
     except KeyboardInterrupt:
         if measurement is None:

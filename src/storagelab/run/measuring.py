@@ -47,7 +47,8 @@ class Effort(NamedTuple):
     """After this time, no pass begins or continues."""
 
     def about_s(self, measurements: int) -> float:
-        """About how long the long periods and this many measurements of points take, without writing the file."""
+        """The approximate time of the long periods and this many measurements of points, without the writing of the
+        file."""
         return min(self.at_most_s, measurements * (self.point_s + _START_S) + len(_STRETCHES) * self.stretch_s)
 
 
@@ -66,7 +67,7 @@ class KeptResults:
     """The file that stores the measurements, line by line."""
 
     def __init__(self, file: Path, of: dict[str, Any]) -> None:
-        """`of` is the subject of the lines: other lines are not used."""
+        """`of` is the subject of the measurements. Lines with another subject are not used."""
         self.file, self._of = file, of
         self._lines: list[str] = []
         self.results: list[Result] = []
@@ -92,7 +93,7 @@ class KeptResults:
             keys = [key for key in {**before, **of} if before.get(key) != of.get(key)]
             changed = [f"{key} was {before.get(key)}, is {of.get(key)}" for key in keys]
             raise PreflightError(
-                f"it keeps what was measured of another volume, or otherwise: {'; '.join(changed)}", file=file,
+                f"it has measurements of another volume, or with other options: {'; '.join(changed)}", file=file,
                 hint="go on with that volume and those options, choose another name, or remove the file",
             )  # fmt: skip
 
@@ -113,7 +114,7 @@ class KeptResults:
 
 
 def check(folder: Path, file_bytes: int) -> None:
-    """Raises PreflightError if the folder can't be measured. Changes nothing but a file without a name."""
+    """Raises PreflightError if the folder can't be measured. It makes only a file without a name."""
     fio.find("--volume")
     host.try_writing(folder)
     check_direct(folder, "--volume")
@@ -177,7 +178,8 @@ def sustained_of(job: Job, per_s: Sequence[float]) -> LongStretch:
 
 
 def points(place: Place, engine: str, planned: list[LoadPoint], effort: Effort, kept: KeptResults, tell: Tell) -> None:
-    """Makes the missing measurements. When the time is over, it ends after most of the first pass."""
+    """Makes the missing measurements. If the time is over, it ends as soon as most points of the first pass are
+    measured."""
     program, began, done = fio.find("--volume"), time.monotonic(), len(kept.results)
     wanted = (planned * effort.passes)[done:]
     for number, asked in enumerate(wanted):
@@ -216,7 +218,7 @@ def averaged(results: Sequence[Result]) -> list[Result]:
 
 
 class MeasuredVolume(NamedTuple):
-    """The place of the measurement; while `loaded` lasts, the volume's limits hold."""
+    """The place of the measurement. The volume's limits hold while the context `loaded` lasts."""
 
     folder: Path
     loaded: Callable[[], AbstractContextManager[None]]

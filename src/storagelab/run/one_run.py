@@ -47,7 +47,7 @@ class Watcher(Generic[C]):
         self._system, self._server, self._sessions = system, server, sessions
 
     def ready(self) -> None:
-        """Finds the drives, before the sessions gather at the gate."""
+        """Finds the drives. Call it before the sessions gather at the gate."""
         self._process = self._server.reach.process(self._server.own)
         self._devices = DeviceCounters(self._server.volumes(), process=self._process or "self")
         self.clocks = Clocks(lambda: self._system.time_s(self._server.own))
@@ -87,7 +87,7 @@ class Watcher(Generic[C]):
         return self._machine.standstill.seconds
 
     def counted(self) -> Counters:
-        """The server's counters. Each session must have reported its own to the server by then."""
+        """The server's counters. Before the call, each session must have reported its own counters to the server."""
         return self._passed()
 
     def of_machine(self, elapsed_s: float, *, with_checkpoint: bool) -> tuple[Counters, list[Check]]:
@@ -97,7 +97,7 @@ class Watcher(Generic[C]):
         return self._machine.counted(with_checkpoint=with_checkpoint), self._machine.checks(elapsed_s)
 
     def raw_io(self, moment: str, seed: int) -> tuple[Counters, list[Check]]:
-        """Raw I/O on the volumes, if it is to be measured at this moment; a failed check if it can't be."""
+        """Raw I/O on the volumes, if the spec asks for it at this moment; a failed check if it can't be measured."""
         system = self._system
         if system.config.measure.raw != moment:
             return {}, []
@@ -150,7 +150,7 @@ class OneRun(Generic[C]):
                 raise full from error
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Raises RunFailed if something could not be removed. If another error is under way, the failure goes to the
+        """Raises RunFailed if something could not be removed. If another error is in progress, the failure goes to the
         log instead.
         """
         with uninterrupted():
@@ -176,8 +176,8 @@ class OneRun(Generic[C]):
             return self._environment(connection)
 
     def _environment(self, connection: C) -> dict[str, object]:
-        """The environment as a session of the load sees it: on an attached server, only those sessions have the
-        settings asked for.
+        """The environment as a session of the load sees it. On an attached server, only the load's sessions have the
+        requested settings.
         """
         system, server, here = self.system, self.server, host.describe_host()
         process = server.reach.process(server.own) or "self"
@@ -197,7 +197,8 @@ class OneRun(Generic[C]):
         }
 
     def run(self, cell: Cell, repetition: int, seed: int, progress: Progress) -> Measurement:
-        """Load once and measure. Raises RunFailed with the server's message; the layout can't be used again."""
+        """Runs the load once, and measures. Raises RunFailed with the server's message. After an error, the layout
+        can't be used again."""
         try:
             return self._run(seed, progress)
         except self._errors as error:
@@ -245,7 +246,8 @@ class OneRun(Generic[C]):
         progress(work)
 
     def _checkpoint(self) -> float | None:
-        """The seconds that the server takes to write out the table after the load; None if the login may not."""
+        """The seconds that the server takes to write out the table after the load; None if the login may not request
+        it."""
         if not self.server.reach.may_write_out:
             return None
         began = time.perf_counter()

@@ -142,7 +142,7 @@ class RunProgress:
             self.renew_page()
 
     def left_to_make(self, runs: Sequence[PlannedRun]) -> None:
-        """Takes note that some of the remaining runs are not needed: at most `runs` are missing."""
+        """Notes that some of the remaining runs are not needed: at most `runs` are missing."""
         done = self.done
         self._left, self._eta_until_s = {(run.cell_id, run.repetition): run for run in runs}, 0.0
         self.total = done + len(runs)
@@ -213,7 +213,7 @@ def result_text(run: Run) -> str:
 
 
 class _Log(logging.FileHandler):
-    """The log file. If it can't be written, this says so once, and the runs go on without it."""
+    """The log file. If it can't be written, one line says so, and the runs continue without it."""
 
     def __init__(self, file: Path, tell: Callable[[str], None]) -> None:
         super().__init__(file, encoding="utf-8", errors="backslashreplace", delay=True)

@@ -1,8 +1,8 @@
 """Assigns runs to processes: the runs of blocks in batches, for any number of processes, with the state of the blocks'
 drives.
 
-States are sent packed: the state of drives with little data shrinks to a hundredth. Code that only passes on a state
-keeps it packed, so a file may contain either form.
+States are sent packed, because the state of drives with little data shrinks to a hundredth. Code that only passes on a
+state keeps it packed, so a file may contain either form.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from storagelab.volumes.folders import Site
 _PACKED = b"\x78\x01"
 """The first bytes of zlib's fastest level. No unpacked state begins with them: states begin as JSON."""
 _MOST_BYTES = 2**32
-"""A larger state counts as damaged: zlib can pack a thousand times as much, and somebody else may have made the
-file.
+"""A larger state counts as damaged. A file of this size may unpack to a thousand times as much, and somebody else may
+have made it.
 """
 
 
@@ -69,7 +69,7 @@ class InMemory:
         return _plain(self.kept())
 
     def kept(self) -> bytes:
-        """The state; packed if it has travelled."""
+        """The state; packed if it was sent."""
         return b"".join(self._parts)
 
     def write(self, parts: Sequence[bytes]) -> None:
@@ -129,7 +129,7 @@ def pending(plan: Plan, stored: Mapping[tuple[str, int], tuple[int, str]], *, ag
 
 
 class Batch(NamedTuple):
-    """The wanted runs of a block, each with the number of its attempt, and where the block keeps its drives."""
+    """The wanted runs of a block, each with the number of its attempt, and the place of the drives' state."""
 
     block: PlannedBlock
     wanted: dict[int, int]
@@ -162,7 +162,8 @@ class Schedule:
         """Block -> its runs that are not scheduled yet."""
         self._runs_left = 0
         self._in_work: dict[int, tuple[Batch, dict[int, int]]] = {}
-        """Block -> its batch that was scheduled, and the runs that this has not reported yet: sequence -> position."""
+        """Maps a block to its scheduled batch, and to the runs that this batch has not reported yet: sequence ->
+        position."""
         self._offered: list[tuple[int, int]] = []
         """A heap of blocks that may be scheduled, those with the most runs left first: (-runs, block). Outdated entries
         are skipped.
@@ -191,7 +192,8 @@ class Schedule:
         return scheduled
 
     def _next(self) -> int | None:
-        """The idle block with the most runs left; for a single process the first one, as it makes whole blocks."""
+        """The idle block with the most runs left; for a single process the first block, because it makes whole
+        blocks."""
         if self.processes == 1:
             return next((number for number in self._left if number not in self._in_work), None)
         while self._offered:
@@ -215,7 +217,7 @@ class Schedule:
         return max(1, self._runs_left // (_BATCHES * self.processes))
 
     def note_finished(self, run: Run) -> None:
-        """Take note of a finished run. The last run of a batch frees its process and its block."""
+        """Notes a finished run. The last run of a batch frees its process and its block."""
         _, unreported = self._in_work[run.block]
         del unreported[run.sequence]
         if not unreported:
@@ -228,7 +230,8 @@ class Schedule:
             self._put(batch)
 
     def _taken_back(self, scheduled: Batch) -> Batch | None:
-        """All remaining runs of the block, if some of this batch are unreported. They are no longer in progress."""
+        """All remaining runs of the block, if some runs of this batch are unreported. These runs are no longer in
+        progress."""
         in_work = self._in_work.get(scheduled.number)
         if in_work is None or not scheduled.wanted.keys() >= set(in_work[1].values()):
             return None  # it had reported all its runs; the block's runs in progress are another process's

@@ -115,7 +115,7 @@ class Store:
         raise damaged(self._file, [f"its experiment: {wrong}"], None)
 
     def append(self, *runs: Run) -> None:
-        """Write runs, all in one transaction. Raises StoreError if storing fails, or if one of the runs is already
+        """Writes runs, all in one transaction. Raises StoreError if this fails, or if one of the runs is already
         stored."""
         with store_file.plain_errors(self._file), self._connection:
             for run in runs:
@@ -147,7 +147,7 @@ class Store:
         return tuple(run for run in read if isinstance(run, Run))
 
     def salvage(self) -> tuple[tuple[Run, ...], list[str]]:
-        """Every run that can still be read, and a description of what can't be. Changes nothing."""
+        """Every run that can still be read, and a description of the rest. Changes nothing."""
         read = dict.fromkeys(self._rows_that_are_left())
         shared: Shared = {}
         found = [read_run(row, shared) for row in read]
@@ -161,8 +161,8 @@ class Store:
         return tuple(run for run in found if isinstance(run, Run)), lost
 
     def _rows_that_are_left(self) -> Iterator[tuple[Any, ...]]:
-        """Rows one by one by their number, skipping pages that can't be read; if the last row's number can't be, as
-        many as the file has space for.
+        """Rows one by one, by their numbers. Pages that can't be read are skipped. If the last row's number can't be
+        read, the function tries as many numbers as the file has space for.
         """
         last = self._file.stat().st_size // _LEAST_ROW_BYTES
         with self._as_bytes():
@@ -175,7 +175,7 @@ class Store:
 
     @contextlib.contextmanager
     def _as_bytes(self) -> Iterator[None]:
-        """Text as bytes, since text in a damaged store may not be valid."""
+        """Returns text as bytes, because text in a damaged store may not be valid."""
         self._connection.text_factory = bytes
         try:
             yield
@@ -216,7 +216,7 @@ class Store:
         return usable == 0 and not (same and not given_files.differences(stored.files, experiment.files))
 
     def refuse_another(self, experiment: Experiment) -> None:
-        """Raises StoreError if runs of this experiment may not be added to those that are stored."""
+        """Raises StoreError if runs of this experiment may not be added to the stored runs."""
         stored = self.experiment()
         if stored.sha256 != experiment.sha256 or given_files.differences(stored.files, experiment.files):
             raise StoreChanged(self._file, stored, experiment)
@@ -248,7 +248,7 @@ class Store:
 
 @contextlib.contextmanager
 def _exclusive(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock file. The kernel releases the lock when its holder dies, however it dies."""
+    """Holds the folder's lock file. If the holder dies, for any reason, the kernel releases the lock."""
     lock = folder / LOCK_FILE
     try:
         file = open_to_append(lock, within=folder)
@@ -258,7 +258,7 @@ def _exclusive(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            unseen = "one that can't be seen from here, such as on another machine"
+            unseen = "a process that can't be seen from here, perhaps on another machine"
             raise StoreError(
                 f"another storagelab is running this experiment in {folder}: {processes.holders_text(lock) or unseen}\n"
                 "  wait for it to end, or keep these results elsewhere with --results"
@@ -269,7 +269,7 @@ def _exclusive(folder: Path) -> Iterator[None]:
 
 
 def _set_aside_failure(folder: Path, experiment: Experiment) -> Path | None:
-    """Move a store of another spec that has no usable run to the first free `FILE.failed-N`; returns where it is."""
+    """Moves a store of another spec that has no usable run to the first free `FILE.failed-N`. Returns the new path."""
     try:
         with Store.reading(folder) as store:
             if not store.would_be_set_aside(experiment):

@@ -30,7 +30,7 @@ from storagelab.servers.durability import judged
 
 SCHEMA_VERSION = 3
 _READABLE = (1, 2, SCHEMA_VERSION)
-"""Version 1 judged every repetition: its table allows none below 1. `earlier` reads the runs of versions 1 and 2."""
+"""Version 1 judged every repetition, so its table allows none below 1. `earlier` reads the runs of versions 1 and 2."""
 APPLICATION_ID = 0x736C6162  # "slab"
 _BUSY_TIMEOUT_S = 15.0
 _MOVE_IT = "move it away and run again"
@@ -57,7 +57,7 @@ class Connection(sqlite3.Connection):
     """A connection on which every statement ends."""
 
     file: Path | None = None
-    """The store, once its schema is known to be storagelab's; then its size limits how long a statement may take."""
+    """The store, after its schema was found to be storagelab's. Then its size limits the time of a statement."""
     _steps_left = 0
 
     def execute(self, *statement: Any) -> sqlite3.Cursor:
@@ -71,7 +71,7 @@ class Connection(sqlite3.Connection):
 
 
 def connect(file: Path, mode: str) -> Connection:
-    """Raises StoreError, also for anything but a regular file."""
+    """Opens the file. Raises StoreError, also if the file is not a regular file."""
     _refuse_odd_file(file, mode)
     with plain_errors(file):
         uri = f"{file.absolute().as_uri()}?mode={mode}"
@@ -89,8 +89,8 @@ def connect(file: Path, mode: str) -> Connection:
 
 
 def _refuse_odd_file(file: Path, mode: str) -> None:
-    """Raises StoreError for anything but a regular file, for a file that consists mostly of holes, and for a file
-    that SQLite would take for its journal.
+    """Raises StoreError if the file is not a regular file, if it consists mostly of holes, or if SQLite would use
+    another file as its journal.
     """
     try:
         facts = file.stat()
@@ -172,7 +172,7 @@ def is_empty(connection: sqlite3.Connection, file: Path) -> bool:
 
 
 def check_made_by_us(connection: Connection, file: Path) -> None:
-    """Raises StoreError for a store of another program or version, and for one with anything that storagelab didn't
+    """Raises StoreError for a store of another program or version, and for a store with content that storagelab didn't
     make. After that, SQLite allows only storagelab's own statements.
     """
     ((version,),) = ask(connection, file, "PRAGMA user_version")
@@ -308,7 +308,8 @@ def _measurement(text: str, config: Config, shared: Shared) -> Measurement:
         measurement = Measurement.model_validate_json(measurement_of_today(text, config.workload.kind))
     except ValueError as error:
         raise ValueError(f"measurement: {reason_of(error)}") from None
-    # Not in the model: a target may return something that is not a number, which reports show as unknown.
+    # This check is not in the model, because a target may return a value that is not a number. Reports show it as
+    # unknown.
     for group, counters in measurement.counters.items():
         for name, value in counters.items():
             if abs(value) > MOST:
@@ -382,7 +383,8 @@ def experiment_of_today(experiment: Any) -> Any:
     """A stored experiment. Two kinds of races no longer exist: races for a good layout, and races that began with
     small-scale runs. They are read as experiments of all repetitions, most of which are missing: all runs are shown,
     and only the layouts that ran are compared. The list of hosts that shared the rounds is left out, because each run
-    names its host. A store without a statement on balanced orders continues with rounds that are shuffled separately.
+    names its host. If a store does not say whether orders are balanced, it continues with rounds that are shuffled
+    separately.
     """
     if not isinstance(experiment, dict):
         return experiment

@@ -58,8 +58,8 @@ def salvage(name: str, results: Path) -> tuple[Results, list[str]]:
 
 
 def as_begun(experiment: Experiment, results: Path) -> Experiment:
-    """The experiment of a spec, with the order with which its stored campaign began: a campaign of an earlier version
-    keeps its order. The callers report an unreadable store."""
+    """The experiment of a spec, with the order of its stored campaign, because a campaign of an earlier version keeps
+    its order. The callers report an unreadable store."""
     folder = results / experiment.name
     with contextlib.suppress(StoreError), Store.salvaging(folder) as store:
         begun = store.experiment()
@@ -77,7 +77,8 @@ def judged_as_in(experiment: Experiment, spec: Experiment) -> Experiment:
 
 
 def _preferring(experiment: Experiment) -> Experiment:
-    """The stored experiment; if its spec sets no preferences, with today's defaults, not those of its version."""
+    """The stored experiment. If its spec sets no preferences, it gets today's defaults, not the defaults of its
+    version."""
     with contextlib.suppress(tomllib.TOMLDecodeError):
         if experiment.text and "prefer" not in tomllib.loads(experiment.text):
             return experiment.model_copy(update={"prefer": PREFERENCES})
@@ -138,7 +139,7 @@ def of_plan(file: Path, plan: Plan, runs: Sequence[Run]) -> tuple[Run, ...]:
 
 
 def _of_plan(plan: Plan, runs: Sequence[Run]) -> tuple[tuple[Run, ...], list[str]]:
-    """The runs of the plan's cells, and a description of the runs that belong to none."""
+    """The runs of the plan's cells, and a description of the runs that belong to no cell."""
     levels = {cell.cell_id: cell.levels for cell in plan.cells}
     return tuple(run for run in runs if levels.get(run.cell_id) == run.levels), [
         f"run {run.cell_id[:40]}, repetition {run.repetition}: no cell of that name has its levels"
@@ -263,7 +264,7 @@ class Racing:
 
 
 def whole(experiment: Experiment, rounds: int) -> Plan:
-    """The plan if no layout leaves, with as many rounds as there may be, or can be planned."""
+    """The plan if no layout leaves, with the largest number of rounds that is allowed and can be planned."""
     cells = len(matrix.expand(experiment.model_copy(update={"repetitions": 1})).cells)
     return matrix.expand(experiment.model_copy(update={"repetitions": max(1, min(rounds, matrix.MAX_RUNS // cells))}))
 

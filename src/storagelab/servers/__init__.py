@@ -1,1 +1,1 @@
-"""Servers that runs are made on: private, attached, or with a template's data."""
+"""The servers of runs: private, attached, or with a template's data."""

@@ -30,8 +30,8 @@ from storagelab.spec.given_files import opened, text_of
 #     postgresql://me:pass@word@host/     libpq takes "word@host" for the host, and names it if it can't find it
 #     postgresql://me:password/           "password" is the port
 #
-# In me:pass@word/ the host may be a part of the password, too: if a DSN has a password, its host is secret unless it is
-# an address.
+# In me:pass@word/, the host may be a part of the password, too. So, if a DSN has a password, its host is secret unless
+# it is an address.
 
 HIDDEN = "(hidden: these words may show a part of the password)"
 _SHORTEST_PIECE = 4
@@ -57,7 +57,7 @@ _SECRET_OPTIONS = frozenset({"oauth_client_secret", "passwd", "password", "sslpa
 
 
 def hidden(words: str, target: TargetConfig) -> str:
-    """`words`, or a remark in their place if four characters or more of the DSN's secrets are among them."""
+    """`words`, or a remark instead if they contain four or more characters of the DSN's secrets."""
     if not target.attached:
         return words
     text = target.dsn if target.dsn is not None else os.environ.get(target.dsn_env or "", "")
@@ -80,7 +80,7 @@ def _of_uri(dsn: str) -> list[str] | None:
     uri = _URI.fullmatch(dsn)
     if uri is None:
         return None
-    # Values as written: a message may contain them in this form, or decoded.
+    # The values as written, because a message may contain them in this form, or decoded.
     options = [part.partition("=") for part in uri["options"].split("&")] if uri["options"] else []
     secrets = _of_options([(name, value) for name, equals, value in options if equals])
     if not all(equals for _, equals, _ in options):
@@ -146,8 +146,8 @@ OWNERSHIP = "made by storagelab, which removes it again"
 """Marks what storagelab makes on a server. An object without the mark belongs to others, whatever its name."""
 
 Decoys = tuple[TargetConfig, dict[str, JsonValue], Callable[[], object]]
-"""A database that storagelab made on a server, in whose default schema are tables with the names that the load's
-program uses; the load; and a function that reads these tables."""
+"""A database that storagelab made on a server, the load, and a function that reads the database's tables. The default
+schema of the database has tables with the names that the load's program uses."""
 Need = tuple[bool, str, str]
 """(whether the requirement is met, the problem if not, the solution)"""
 
@@ -194,7 +194,8 @@ def where(line: socket.socket, *, on_this_machine: bool) -> str:
 
 
 def kept_by_load(names: Iterable[str]) -> list[str]:
-    """A note on settings that a load's sessions have and storagelab's own lack; without values, which may be secret."""
+    """A note on settings that a load's sessions have, and storagelab's own sessions lack. It has no values, because
+    they may be secret."""
     listed = ", ".join(dict.fromkeys(names))
     return [f"the server sets for this login, and the load keeps: {listed}"] if listed else []
 
@@ -244,7 +245,7 @@ def process_age_s(process: Path, names: tuple[str, ...]) -> float | None:
 
 
 def pid_in(file: Path) -> str:
-    """The number in a server's pid file; "" without such a file. The server may have put anything there."""
+    """The number in a server's pid file; "" without such a file. The server may have written anything into it."""
     with contextlib.suppress(OSError, ValueError):
         return text_of(file).partition("\n")[0]
     return ""
@@ -272,7 +273,7 @@ def quoting(
 def dropping_leftovers(
     target: TargetConfig, errors: type[Exception], words: Callable[[BaseException], str], thing: str
 ) -> contextlib.AbstractContextManager[None]:
-    problem = "can't drop what an earlier run left on the server"
+    problem = "can't drop the remains of an earlier run on the server"
     return quoting(target, errors, words, problem, f"drop {thing} by hand, as its owner")
 
 
@@ -281,7 +282,7 @@ def foreign(what: str, key: str = "target.dsn") -> PreflightError:
     return PreflightError(
         f"on the server, {what} has a name that storagelab needs, but storagelab did not make it",
         key=key,
-        hint="rename or drop it; storagelab drops only what it made itself",
+        hint="rename or drop it: storagelab drops only what it made",
     )
 
 
@@ -303,8 +304,8 @@ class RunningServer(NamedTuple):
     asked: frozenset[str] = frozenset()
     """The names of all settings that affect storage."""
     left_out: tuple[str, ...] = ()
-    """Other settings that the server's operator changed, in lines with reasons; without values, because some are
-    secret."""
+    """Other settings that the server's operator changed, in lines with reasons. The lines have no values, because some
+    values are secret."""
     sessions: int = 0
     """Open sessions of clients."""
     working: int = 0

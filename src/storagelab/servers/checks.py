@@ -26,9 +26,9 @@ from storagelab.volumes.folders import Site
 
 
 class AttachedFacts(Frozen):
-    """The facts about a server that already runs, and the rights of its login. `process_owner` is the (uid, gid) it
-    runs as, None if it does not run on this machine (or this is not Linux): then the kernel can't be asked about its
-    sessions. Some engines also know the process's `pid`, and some count the I/O of each file.
+    """The facts about a server that already runs, and the rights of its login. `process_owner` is the (uid, gid) that
+    the server runs as; None if it does not run on this machine (or this is not Linux), because then the kernel does not
+    know its sessions. Some engines also know the process's `pid`, and some count the I/O of each file.
     """
 
     title: str
@@ -61,11 +61,12 @@ Connect = Callable[[TargetConfig], AbstractContextManager[C]]
 
 @dataclass(frozen=True)
 class Checks(Generic[C, F]):
-    """An engine's own part of a preflight. `bytes_on`: the disk space of a run that makes its data; `kept_bytes_on`:
-    the space of a template, or of a run with its copy. `is_barred`: whether data files can't have a path, and `bar`:
-    why. `buffers`: the setting of the memory for data; `private_buffers`: its bytes on a private server, and whether
-    data files bypass the page cache there. `check_server` checks a running server for its cells, and gives notes.
-    `check_login` logs in as the load's program; `login_hint` has likely causes of a failure.
+    """An engine's own part of a preflight. `bytes_on` is the disk space of a run that makes its data, and
+    `kept_bytes_on` the space of a template, or of a run with a copy. `is_barred` says whether data files can't have a
+    path, and `bar` gives the reason. `buffers` is the setting of the memory for data. `private_buffers` gives its bytes
+    on a private server, and whether data files bypass the page cache there. `check_server` checks a running server for
+    its cells, and gives notes. `check_login` logs in as the load's program; `login_hint` has likely causes of a
+    failure.
     """
 
     starter: Starter[Any]
@@ -118,7 +119,7 @@ class Checks(Generic[C, F]):
         return space.Memory(self.buffers, buffers_bytes, space.memory_here(), cached=not direct)
 
     def _check_running(self, sharing: Sequence[Config], site: Site) -> tuple[str, list[str]]:
-        """A running server, with notes. It is asked through one connection, however many cells use it."""
+        """A running server, with notes. One connection queries it, however many cells use it."""
         target = sharing[0].target
         with self.connect(target) as connection:
             facts, notes = self.check_server(connection, sharing, site)

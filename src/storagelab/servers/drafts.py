@@ -51,7 +51,7 @@ class Volume(NamedTuple):
 
 
 class Draft(NamedTuple):
-    """An incomplete spec. `now`: the volumes that hold data and log today; None if unknown."""
+    """An incomplete spec. `now` has the present volumes of data and log; None if they are unknown."""
 
     head: Sequence[str]
     question: str
@@ -249,8 +249,8 @@ def _edited(text: str, changes: _Changes, more: Mapping[str, str]) -> str:
 
 
 def _places(spec: Mapping[str, Any], found: RunningServer) -> tuple[dict[str, str], dict[str, str]]:
-    """The spec's volumes -> paths: first those that hold the server's files, then other mounted drives; and a comment
-    for each.
+    """Maps the spec's volumes to paths, each with a comment: first the paths that hold the server's files, then other
+    mounted drives.
     """
     kept = ("devices", "prepare")
     volumes = [

@@ -1,6 +1,6 @@
 """Facts about engines that need no driver, mainly which data survive a crash.
 
-Engines can be compared only if the same data survive; a plan says so.
+Engines can be compared only if the same data survive. A plan warns if they don't.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The interfaces of a run's parts and of each database system, and the steps that all real servers share.
 
-A run has a server, the sessions of a load, and a watcher; `one_run` puts them together. `System` is what each engine
-adds. `Reach` connects sessions and client programs to one server, private or attached.
+A run has a server, the sessions of a load, and a watcher; `one_run` puts them together. `System` is the interface that
+each engine implements. `Reach` connects sessions and client programs to one server, private or attached.
 """
 
 from __future__ import annotations
@@ -111,18 +111,18 @@ class Sessions(ABC, Generic[C]):
 
     @abstractmethod
     def gather(self) -> None:
-        """Return once all sessions are ready to begin."""
+        """Returns when all sessions are ready to begin."""
 
     @abstractmethod
     def release(self) -> None:
-        """Open the gate: from now on, work counts."""
+        """Opens the gate. From now on, work counts."""
 
     @abstractmethod
     def wait(self, on_poll: Callable[[], None]) -> list[Loop]:
-        """Wait for the end, and call `on_poll` a few times a second."""
+        """Waits for the end, and calls `on_poll` a few times a second."""
 
     def settle(self) -> None:
-        """Make each session's counters known to the server."""
+        """Makes each session's counters known to the server."""
 
     def so_far(self, reported: int) -> int:
         """The work done so far. `reported` is what the sessions have reported to the sampler."""
@@ -143,7 +143,7 @@ class Table(Protocol[C]):
     def make_folders(self, owner: tuple[int, int] | None = None) -> None: ...
 
     def make(self, own: C, reach: Any) -> None:
-        """Make the data files and the tables, and fill the tables that are to be full when a run begins."""
+        """Makes the data files and the tables, and fills the tables that must be full when a run begins."""
 
     def sessions(self, own: C, reach: Any, seed: int) -> Sessions[C]: ...
 
@@ -164,11 +164,12 @@ class System(ABC, Generic[C]):
     private_reach: ClassVar[type[Reach[Any]]]
     attached_reach: ClassVar[type[Reach[Any]]]
     foreign_errors: ClassVar[tuple[type[BaseException], ...]]
-    """Errors that fail one run, which is stored as failed; the next runs continue. Any other error is a bug."""
+    """Errors that make one run fail. The run is stored as failed, and the next runs continue. Any other error is a
+    bug."""
     counts_this_machine: ClassVar[bool] = True
-    """Whether this machine's drives and CPUs are those of the run."""
+    """Whether the run uses this machine's drives and CPUs."""
     mounts_from: ClassVar[str]
-    """Where the server reports its file systems."""
+    """The place where the server reports its file systems."""
     log_tells_of_sessions: ClassVar[bool]
     """Whether the server's log says why a session was lost, even if the server lives on."""
     layout: Table[C]
@@ -183,18 +184,19 @@ class System(ABC, Generic[C]):
     # --- servers -----------------------------------------------------------------------------------------------------
 
     def reach_attached(self) -> Reach[C]:
-        """How to get to the attached server."""
+        """The way to reach the attached server."""
         return self.attached_reach(self.config, self.site, facts=self.facts)
 
     @abstractmethod
     def meet(self) -> None:
-        """Ask the attached server for its facts, drop the remains of earlier runs, and make the objects that the run
+        """Asks the attached server for its facts, drops the remains of earlier runs, and makes the objects that the run
         needs first.
         """
 
     @abstractmethod
     def drop(self) -> None:
-        """Drop the objects made on the attached server, over a separate connection: the run's may be lost."""
+        """Drops the objects made on the attached server, over a separate connection, because the run's connection may
+        be lost."""
 
     # --- words -------------------------------------------------------------------------------------------------------
 
@@ -240,7 +242,7 @@ class System(ABC, Generic[C]):
 
     @abstractmethod
     def write_out(self, connection: C) -> None:
-        """Make the server write all changed pages from its memory."""
+        """Makes the server write all changed pages from its memory."""
 
     # --- watched -----------------------------------------------------------------------------------------------------
 
@@ -249,11 +251,11 @@ class System(ABC, Generic[C]):
 
     @abstractmethod
     def count(self, own: C, reach: Any, sessions: Sessions[C]) -> Callable[[], Counters]:
-        """Read the server's counters; the function returned reads them again and gives the difference."""
+        """Reads the server's counters. The returned function reads them again, and returns the difference."""
 
 
 class Work(NamedTuple):
-    """The work of a run, as counted by its own sessions or its generator. Either `rows` or `transactions` are known.
+    """The work of a run, as its own sessions or its generator counted it. Either `rows` or `transactions` is known.
     `series` replaces the sampler's series, with the generator's columns.
     """
 
@@ -269,7 +271,7 @@ class Work(NamedTuple):
 
 
 def prepare_machine(between: BetweenRunsConfig, volumes: Mapping[str, Path], checkpoint: Callable[[], object]) -> None:
-    """Bring the machine to the same state before each run. `checkpoint` makes the server write out its dirty pages."""
+    """Brings the machine to the same state before each run. `checkpoint` makes the server write out its dirty pages."""
     if between.checkpoint:
         checkpoint()
         for path in volumes.values():

@@ -34,7 +34,7 @@ NOTE = "storagelab trusts your description of the volumes, and marks runs that t
 
 
 class Mount(NamedTuple):
-    """A file system of the server's machine, as the server reports it; "" for what it does not report."""
+    """A file system of the server's machine, as the server reports it; "" for facts that it does not report."""
 
     point: str
     device: str
@@ -52,8 +52,8 @@ def remote_paths(config: Config) -> dict[str, str]:
 
 
 def mount_of(path: str, mounts: Iterable[Mount]) -> Mount | None:
-    """The mount that holds a folder: the one with the longest path; of equal paths the last, which covers the
-    others."""
+    """The mount that holds a folder: the mount with the longest path. Of mounts with equal paths, it is the last, which
+    covers the others."""
     whole = PurePosixPath(path)
     above = [mount for mount in mounts if mount.point and whole.is_relative_to(mount.point)]
     return max(reversed(above), key=lambda mount: len(mount.point), default=None)
@@ -72,7 +72,8 @@ def facts(config: Config, mounts: Sequence[Mount]) -> dict[str, dict[str, object
 
 
 def checks(config: Config, mounts: Sequence[Mount], read_from: str) -> list[Check]:
-    """Compares each remote volume with the server's report of its file system; without a report, it is unverified."""
+    """Compares each remote volume with the server's report of its file system. Without a report, the volume is
+    unverified."""
     found = []
     for name, path in remote_paths(config).items():
         mount = mount_of(path, mounts)
@@ -136,10 +137,10 @@ class Places(ABC):
 
     @abstractmethod
     def create(self, connection: Any) -> None:
-        """Make the data files, and whatever else holds the tables."""
+        """Makes the data files, and all other objects that hold the tables."""
 
     def make(self, own: Any, reach: Any) -> None:
-        """Make the tables that a run needs before it begins."""
+        """Makes the tables that a run needs before it begins."""
         self.create(own)
 
     def check_after(self, connection: Any) -> list[Check]:
@@ -147,7 +148,7 @@ class Places(ABC):
         return []
 
     def make_folders(self, owner: tuple[int, int] | None = None) -> None:
-        """Make one folder per data file on this machine. `owner` (uid, gid) is the account of an attached server."""
+        """Makes one folder per data file on this machine. `owner` (uid, gid) is the account of an attached server."""
         for number in self.data_files if self.on_volumes else ():
             if not self.is_remote(number):
                 make_folder(self.folder_of(number), owner)
@@ -172,7 +173,7 @@ def refuse_misfits(config: Config, objects: Iterable[Object]) -> None:
 
 def check_files(files: Mapping[str, tuple[Path, Path]]) -> Check:
     """One check over all placed objects: whether the file system shows each object's file below the requested folder.
-    Unknown if this user may not look there.
+    The result is unknown if this user may not look there.
     """
     asked = ", ".join(sorted({str(folder) for _, folder in files.values()}))
     wrong, unseen = list[str](), list[str]()

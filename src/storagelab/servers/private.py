@@ -78,10 +78,10 @@ class PrivateServer(ABC, Generic[P]):
 
     @abstractmethod
     def _make_database(self) -> None:
-        """Make the database in the existing folders. Raises StartFailed or RunFailed."""
+        """Makes the database in the existing folders. Raises StartFailed or RunFailed."""
 
     def _write_settings(self) -> None:
-        """Write the settings into the database's own file, if the engine does not take all of them on its command
+        """Writes the settings into the database's own file, if the engine does not take all of them on its command
         line.
         """
 
@@ -109,7 +109,7 @@ class PrivateServer(ABC, Generic[P]):
         self._launch()
 
     def start_again(self) -> None:
-        """Starts the server on the folders of another server like it that was shut down. Raises as `start` does."""
+        """Starts the server on the folders of an equal server that was shut down. Raises the same errors as `start`."""
         self._make_socket_folder()
         self._write_settings()
         self._launch()
@@ -119,7 +119,7 @@ class PrivateServer(ABC, Generic[P]):
         return (self.data_folder, self.log_folder)
 
     def shut_down(self) -> None:
-        """Write everything out and stop, so that the folders can be copied. Raises RunFailed."""
+        """Writes everything out and stops, so that the folders can be copied. Raises RunFailed."""
         process = self._process
         assert process is not None, "the server is not started"
         process.send_signal(self.shut_down_signal)
@@ -135,7 +135,7 @@ class PrivateServer(ABC, Generic[P]):
         self.server_log.unlink(missing_ok=True)
 
     def stop(self) -> None:
-        """Stop at once, with every program that the server's SQL or settings have started."""
+        """Stops at once, with every program that the server's SQL or settings have started."""
         process, self._process = self._process, None
         if process is not None:
             if process.poll() is None:
@@ -150,7 +150,7 @@ class PrivateServer(ABC, Generic[P]):
         self._remove_socket_folder()
 
     def _stop_sessions(self) -> None:
-        """Stop the processes that outlive a killed server."""
+        """Stops the processes that outlive a killed server."""
 
     @property
     def pid(self) -> int | None:
@@ -161,7 +161,8 @@ class PrivateServer(ABC, Generic[P]):
 
     @property
     def killed(self) -> str:
-        """How the server's process was killed, such as "killed by signal 9 (SIGKILL)", and why; empty if it was not."""
+        """How the server's process was killed, such as "killed by signal 9 (SIGKILL)", and why; empty if it was not
+        killed."""
         return self._kills.words(self._process.poll()) if self._process is not None else ""
 
     def _make_socket_folder(self) -> None:
@@ -184,7 +185,7 @@ class PrivateServer(ABC, Generic[P]):
         return as_server(*own, *([self._socket_folder] if self._socket_folder else []), *self._reach())
 
     def _run(self, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
-        """Run a program that makes the database. Raises RunFailed if it is killed."""
+        """Runs a program that makes the database. Raises RunFailed if the program is killed."""
         kills = Kills("it was started")
         output = run(command, self._in_child(), environment=environment())
         if killed := kills.words(output.returncode):
@@ -192,7 +193,7 @@ class PrivateServer(ABC, Generic[P]):
         return output
 
     def _launch(self) -> None:
-        """Start the server's process and wait until the server answers."""
+        """Starts the server's process, and waits until the server answers."""
         self._kills = Kills("the server was started")
         with descriptors.appending(self.server_log) as log, uninterrupted():  # otherwise it could run unnoticed
             self._process = subprocess.Popen(
@@ -218,7 +219,7 @@ class PrivateServer(ABC, Generic[P]):
         return StartFailed(f"{reason}\nits log ends with:\n{self.log_tail()}")
 
     def log_tail(self, lines: int = 8) -> str:
-        """The last lines of the server's log, or why there are none."""
+        """The last lines of the server's log, or the reason why there are none."""
         try:
             text = descriptors.read_file(self.server_log).decode("utf-8", "replace")
         except OSError as error:
@@ -226,14 +227,15 @@ class PrivateServer(ABC, Generic[P]):
         return "\n".join(text.splitlines()[-lines:]) or "(its log is empty)"
 
     def log_of_trouble(self, lines: int = 8) -> str:
-        """The first lines of the log that report errors, because they cause later ones; without any, the last lines."""
+        """The first lines of the log that report errors, because the first errors cause the later ones; without such
+        lines, the last lines."""
         wanted = [line for line in self.log_tail(lines=10_000).splitlines() if self.trouble.search(line)]
         return "\n".join(wanted[:lines]) or self.log_tail(lines)
 
 
 def stop_process(pid_file: Path, argument: str, how: signal.Signals) -> bool:
-    """Stop the server that a killed storagelab left, found by the server's PID file, if its process was started with
-    `argument`. True if there was one.
+    """Stops the server that a killed storagelab left, if its process was started with `argument`. The server's PID file
+    gives the process. Returns true if there was one.
 
     The folder's owner may have written any number into the file, so only processes of that user are stopped.
     """

@@ -62,10 +62,10 @@ def run(
     timeout_s: float | None = None, folder: Path | None = None, meanwhile: Callable[[], None] = lambda: None,
     reads: Path | None = None,
 ) -> subprocess.CompletedProcess[str]:  # fmt: skip
-    """Run a program to its end, in its own session, so that Ctrl-C reaches only storagelab. `meanwhile` is called a
+    """Runs a program to its end, in its own session, so that Ctrl-C reaches only storagelab. `meanwhile` is called a
     few times a second; `reads` is the file for its standard input.
 
-    Everything that the program started ends with it. Raises OSError, or SubprocessError as subprocess does.
+    All processes that the program started end with it. Raises OSError, or SubprocessError as subprocess does.
     """
     process, mark = None, temporary.new_mark()
     try:
@@ -123,8 +123,8 @@ def first_program(folders: Iterable[Path | None], *names: str) -> Path | None:
 
 
 def version_output(program: Path, *options: str) -> str:
-    """The output of `program --version`, run as it will be run later: a server without root's rights can't use a
-    program that only root may run. Raises PreflightError if it does not run.
+    """The output of `program --version`, run with the rights of later runs, because a server without root's rights
+    can't use a program that only root may run. Raises PreflightError if it does not run.
     """
     command = [str(program), *options, "--version"]
     try:

@@ -55,7 +55,7 @@ class Server(ABC, Generic[C]):
 
     @abstractmethod
     def close(self) -> None:
-        """Close the server, even after an incomplete set-up. Raises RunFailed if something could not be removed."""
+        """Closes the server, even after an incomplete set-up. Raises RunFailed if something could not be removed."""
 
     def _connect(self) -> None:
         self._own = self.reach.connect()
@@ -168,13 +168,13 @@ class AttachedServer(Server[C]):
         facts = self.system.facts
         self.elsewhere = not facts.on_this_machine
         self.reach = self.system.reach_attached()
-        self.system.folders.remove()  # the run before may have left them because the server was away
+        self.system.folders.remove()  # the run before may have left them because it could not reach the server
         self.system.folders.make()
         self._make_folders(facts.process_owner)
         self._connect()
 
     def _make_folders(self, owner: tuple[int, int] | None) -> None:
-        """Make the folders of data files on the server's volumes, for its account `owner`."""
+        """Makes the folders of data files on the server's volumes, for its account `owner`."""
         self.system.layout.make_folders(owner)
 
     def close(self) -> None:
@@ -185,8 +185,8 @@ class AttachedServer(Server[C]):
         self.system.folders.remove()
 
     def _drop(self) -> None:
-        """Raises RunFailed if that fails. Then the folders remain, because a server may fail permanently without its
-        files.
+        """Drops the objects made on the server. Raises RunFailed if that fails. Then the folders remain, because a
+        server may fail permanently without its files.
         """
         system, deadline = self.system, time.monotonic() + _RECOVERY_S
         while True:

@@ -44,7 +44,8 @@ class Space(NamedTuple):
 def volume_needs(
     configs: Sequence[Config], site: Site, bytes_on: BytesOn, *, size_key: str = "workload.rows_per_connection"
 ) -> Space:
-    """Each volume once, with the largest need of any cell for space on it, which `size_key` decides."""
+    """Each volume once, with the largest need of any cell for space on it. `size_key` is the key that decides this
+    need."""
 
     def on_path(config: Config, name: str) -> int:
         volume = config.volumes[name]
@@ -145,7 +146,8 @@ def _check_usable(path: Path, key: str) -> None:
 def _lacking(
     configs: Iterable[Config], site: Site, leftover_bytes: Counter[int], bytes_on: BytesOn, size_key: str
 ) -> Iterator[PreflightError]:
-    """Compares the largest need of a cell on each file system with its free space, which its volumes share."""
+    """Compares the largest need of a cell on each file system with the file system's free space, which its volumes
+    share."""
     hungriest: dict[int, tuple[int, list[tuple[str, Path]], Config]] = {}
     for config in configs:
         sharing: dict[int, list[tuple[str, Path]]] = {}
@@ -365,7 +367,8 @@ class SpaceWatch:
 
     def explain(self, words: str, log: str, config: Config, data_folder: Path | None) -> RunFailed | None:
         """The failure with the name of the full volume, if `words` or the server's log report a full disk. (A lost
-        connection or a damaged index may be a consequence that hides it.) Names of files are relative to `data_folder`.
+        connection or a damaged index may be a consequence that hides the full disk.) Names of files are relative to
+        `data_folder`.
         """
         line = next((line for line in [*words.splitlines(), *log.splitlines()] if _FULL.search(line)), None)
         if line is None:
@@ -375,7 +378,7 @@ class SpaceWatch:
         return RunFailed(f"the set-up {what}: {way_out}; it said: {quoted}")
 
     def _what(self, line: str, data_folder: Path | None, config: Config) -> tuple[str, str]:
-        """A description of the full place, and the way out."""
+        """A description of the full place, and a solution."""
         if "shared memory" in line:
             return f"filled shared memory ({_free_text(doctor.SHARED_MEMORY)})", doctor.MORE_SHARED_MEMORY
         full = min(self._least, key=self._least.__getitem__, default=None)
@@ -385,7 +388,7 @@ class SpaceWatch:
             holding = [name for name, path in self._volumes.items() if file.is_relative_to(path.resolve())]
             if not holding:
                 return f"filled {_elsewhere(file, on_this_machine=data_folder is not None)}", "free some there"
-            # The deepest, as a volume may be mounted within another volume's folder.
+            # The deepest folder, because a volume may be mounted within another volume's folder.
             full = max(holding, key=lambda name: len(str(self._volumes[name])))
         if "quota" in line:
             return f"used up its user's disk quota on {self._described(full)}", f"raise the quota, {_way_out(config)}"

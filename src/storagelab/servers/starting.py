@@ -30,9 +30,9 @@ from storagelab.volumes.folders import Site
 # Selects a few servers that represent all servers whose settings differ only in their numbers.
 #
 # A server refuses values that are too small or too large: a lock table that does not fit into memory, more connections
-# than files that it may open, fewer connections than it reserves for superusers. So if it accepts the smallest and the
+# than files that it may open, fewer connections than it reserves for superusers. So, if it accepts the smallest and the
 # largest value of each number, it accepts the values between them. Words, such as "on" or "fsync", and numbers in
-# different units have no order: each combination of them is tried by itself.
+# different units have no order. So each combination of them is tried separately.
 
 
 _NUMBER = re.compile(r"([-+]?[0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)")
@@ -78,8 +78,8 @@ def _parted(texts: Texts) -> tuple[tuple[tuple[str, str], ...], dict[str, float]
 
 # --- trial -----------------------------------------------------------------------------------------------------------
 #
-# Tries whether a server starts with these settings. The server's parser checks each setting by itself; only a start
-# shows whether they work together.
+# Tries whether a server starts with these settings. The server's parser checks each setting alone. Only a start shows
+# whether the settings work together.
 
 
 MOST_TRIALS = 8
@@ -101,10 +101,10 @@ class Kind(NamedTuple):
 
 
 def try_kinds(kinds: Iterable[Kind]) -> None:
-    """Start each kind of private server for a moment, in the system's temporary folder, and remove it. Of kinds that
-    differ only in numbers, only the kinds with the smallest and the largest numbers are started.
+    """Starts each kind of private server for a moment, in the system's temporary folder, and removes it.
 
-    Raises PreflightError with the server's own message and the end of its log for the first that does not start.
+    Of kinds that differ only in numbers, it starts only the kinds with the smallest and the largest numbers. If a kind
+    does not start, raises PreflightError with the server's own message and the end of its log.
     """
     for kind in each(_to_try(kinds), "starting each kind of server for a moment"):
         try:
@@ -236,9 +236,9 @@ class Starter(Generic[P]):
         return list(found)
 
     def _check_settings(self, programs: P, configs: Sequence[Config]) -> None:
-        """Checks all cells' settings. Checking one cell takes several starts of a program, so one start checks many
-        cells. Only if something is refused, the cell is searched for. Combinations of settings are tried with the
-        representative cells only.
+        """Checks the settings of all cells. To check one cell takes several starts of a program, so one start checks
+        many cells. If something is refused, the function searches for the cell. It tries combinations of settings with
+        the representative cells only.
         """
         neediest: dict[tuple[tuple[str, str], ...], Config] = {}
         """Cells with the same settings -> the cell with the most connections."""

@@ -1,8 +1,9 @@
 """Templates: a private server's prepared data, kept for a campaign and copied for each run.
 
-A server fills its folders once and is shut down. Its folders are then moved aside on their volumes, and every run gets
-a copy at the original paths, since the server's files contain paths. The first run gets a copy, too, so that all runs
-begin in the same state. A template lives as long as its campaign: `sweep` removes the templates of an earlier campaign.
+A server fills its folders once and is shut down. storagelab then moves its folders aside on their volumes. Every run
+gets a copy at the original paths, because the server's files contain paths. The first run gets a copy, too, so that all
+runs begin in the same state. A template lives as long as its campaign: `sweep` removes the templates of an earlier
+campaign.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from storagelab.volumes.folders import Folders, Site
 
 # --- copying ---------------------------------------------------------------------------------------------------------
 #
-# Copies folders of a stopped server. Where the file system can do it, the copy shares the files' blocks, as with `cp
+# Copies folders of a stopped server. If the file system can do it, the copy shares the files' blocks, as with `cp
 # --reflink=auto`. Such a copy takes no time, and no space until one of the two files changes.
 
 
@@ -59,11 +60,11 @@ def together(contents: Iterable[Content]) -> Content:
 
 
 def copy_folder(name: str, source: int, copy: int, depth: int = 0) -> int:
-    """Copy a folder with owners, modes and symbolic links; both are given by descriptors. Returns how many bytes
-    share their blocks.
+    """Copies a folder with owners, modes and symbolic links.
 
-    Until the copy is whole, only this user can reach it. Raises OSError, also for anything but plain files of the
-    server, folders and links.
+    Descriptors give both folders. Returns the number of bytes that share their blocks. Until the copy is complete, only
+    this user can reach it. Raises OSError, also if the folder contains anything except plain files of the server,
+    folders and links.
     """
     with descriptors.folder(name, source) as original:
         os.mkdir(name, 0o700, dir_fd=copy)
@@ -123,7 +124,7 @@ _BY_SERVER = "the server that already runs makes the copies, file by file, which
 
 
 def folders_of(site: Site, volumes: Mapping[str, Path]) -> Folders:
-    """Where the templates of an experiment are kept, beside the folders of its runs."""
+    """The place of an experiment's templates, beside the folders of its runs."""
     return Folders(site, volumes, purpose="templates")
 
 
@@ -140,8 +141,8 @@ BytesOn = Callable[[Config, str], int]
 
 
 def with_kept(configs: Iterable[Config], site: Site, bytes_on: BytesOn, kept_bytes_on: BytesOn) -> BytesOn:
-    """The disk space that a run takes on a volume, and all templates beside it. Until they are moved aside, the files
-    of the run that makes a template are the template itself; every other run begins with a copy."""
+    """The disk space of a run on a volume, with all templates beside it. The files of the run that makes a template are
+    the template itself, until they are moved aside. Every other run begins with a copy."""
     kept = [(one, site.volume_paths(one)) for one in one_of_each_template(configs)]
 
     def both(config: Config, volume: str) -> int:
@@ -187,7 +188,7 @@ class Template:
         return False
 
     def keep(self) -> None:
-        """Move the content of the run's folders aside; its server must be shut down. Raises OSError."""
+        """Moves the content of the run's folders aside. The run's server must be shut down. Raises OSError."""
         self._kept.make(again=True)
         for folder, place in self._places.items():
             unfinished = _unfinished(place)
@@ -203,7 +204,8 @@ class Template:
                 os.rename(_unfinished(place), place.name, src_dir_fd=kept, dst_dir_fd=kept)
 
     def restore(self) -> Restoration:
-        """Copy the template into the run's empty folders and write it to the drives. Raises RunFailed if that fails."""
+        """Copies the template into the run's empty folders, and writes it to the drives. Raises RunFailed if that
+        fails."""
         shared, asked, got = 0, list[Content](), list[Content]()
         for folder, place in self._places.items():
             try:

@@ -1,1 +1,2 @@
-"""TOML file -> Experiment -> Plan. Each error names the file, the key and what is allowed."""
+"""Reads a TOML file into an Experiment, and expands it to a Plan. Each error names the file, the key and the allowed
+values."""

@@ -52,7 +52,7 @@ def read_factors(raw: keys.Tables, base: keys.Tables) -> tuple[Factor, ...]:
 
 
 def with_labels(factors: Sequence[Factor], labels: object) -> tuple[Factor, ...]:
-    """The factors with their short names and the prices of their levels. Raises SpecError for the name of a key that
+    """The factors with their short names and the prices of their levels. Raises SpecError if a label names a key that
     does not vary.
     """
     if not isinstance(labels, dict):
@@ -91,7 +91,7 @@ def _tables_of_prices(labels: keys.Tables) -> keys.Tables:
 
 
 def _prices(factors: Sequence[Factor], name: str, given: Mapping[str, Any]) -> dict[str, float]:
-    """Level as text -> its price. Raises SpecError unless each level has a price."""
+    """Maps each level, as text, to its price. Raises SpecError unless each level has a price."""
     of = next((factor for factor in factors if factor.name == name), None)
     key = ("labels", PRICE, name)
     if of is None:
@@ -173,7 +173,7 @@ def is_price(path: str) -> bool:
 
 
 def _plain(name: str, levels: Sequence[Any], base: keys.Tables) -> list[Level]:
-    """Levels of a factor whose name is the path of a key: each level is a value of that key."""
+    """The levels of a factor that is named by a key's path. Each level is a value of that key."""
     if is_price(name):
         hint = "Let labelled levels set it, each beside the keys of the volume that has this price."
         raise SpecError("affects no run, so it can't be a factor", key=keys.dotted(("factors", name)), hint=hint)
@@ -195,7 +195,7 @@ def _plain(name: str, levels: Sequence[Any], base: keys.Tables) -> list[Level]:
 
 
 def _labelled(name: str, levels: Sequence[Any], base: keys.Tables) -> Iterator[Level]:
-    """Levels that set any number of keys at once. A level that sets no key stands for the spec as written."""
+    """Labelled levels; each sets any number of keys. A level that sets no key stands for the spec as written."""
     labels: list[str] = []
     for position, level in enumerate(levels):
         place = ("factors", name, position)
@@ -291,7 +291,7 @@ def same(one: object, other: object) -> bool:
 
 
 def read_excludes(raw: object, factors: Sequence[Factor]) -> tuple[dict[str, JsonValue], ...]:
-    """Combinations not to run: factor name -> level, as in the factor. Raises SpecError that names the key."""
+    """The combinations that are not run: maps names of factors to levels. Raises SpecError that names the key."""
     if not isinstance(raw, list) or not all(isinstance(entry, dict) for entry in raw):
         hint = "Write [[exclude]], in double brackets, on a line of its own, and the factors' levels below it."
         raise SpecError("must be a list of tables", key="exclude", hint=hint)

@@ -23,7 +23,7 @@ _PASSWORD_WORD = re.compile(r"\b(?:ssl)?password\s*=\s*\S", re.IGNORECASE)
 
 
 def refuse_long_keys(text: str) -> None:
-    """Check the text before it is read as TOML. Raises SpecError that names the line."""
+    """Checks the text before it is read as TOML. Raises SpecError that names the line."""
     for number, line in enumerate(text.splitlines(), start=1):
         if line.count(".") > _MOST_DOTS:
             raise _too_deep(f"line {number}")
@@ -40,13 +40,13 @@ def refuse_foreign(raw: Tables, text: str) -> None:
     _refuse_too_much(raw, ())
     _refuse_passwords(raw, text)
     for parts, value in _leaves(raw, ()):
-        # Refuses control characters. A question may have several lines; nothing else may
+        # Control characters are refused. Only a question may have several lines.
         odd = next((found for part in parts if isinstance(part, str) and (found := code_point_of_odd(part))), "")
         where = "its key" if odd else ""
         if isinstance(value, str) and not odd:
             odd = code_point_of_odd(value, lines=parts == ("question",))
         if odd:
-            hint = "It can't be shown, or it changes the text around it: remove it."
+            hint = "Remove it: it can't be displayed, or it changes the text around it."
             raise SpecError(f"{where or 'it'} contains the control character {odd}", key=dotted(parts), hint=hint)
         _refuse_foreign_value(parts, value)
 
@@ -113,7 +113,7 @@ def _refuse_foreign_value(parts: Parts, value: object) -> None:
 
 
 def _leaves(value: object, parts: Parts) -> Iterator[tuple[Parts, object]]:
-    """Every value that is not a table or a list, every empty table or list, and their places."""
+    """Yields every value that is not a table or a list, and every empty table or list, each with its place."""
     if isinstance(value, dict) and value:
         for name, inside in value.items():
             yield from _leaves(inside, (*parts, name))

@@ -1,8 +1,8 @@
 """Opens files that others wrote: specs, profiles, captures, predictions, traces, scripts and dumps. Also finds the
 files that a spec names.
 
-A device may never end, and a FIFO may have no writer, so only regular files are read. A lint (`tests/test_tidy.py`)
-refuses any other way to open such a file.
+It reads only regular files, because a device may never end, and a FIFO may have no writer. A lint
+(`tests/test_tidy.py`) refuses any other way to open such a file.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def begin_of(path: Path, most_bytes: int, key: str) -> bytes:
         ) from error
 
 
-# --- the files that a spec names, and their content's hash: two campaigns are one only if both are the same ---------
+# --- the files that a spec names, with their hashes: campaigns belong together only if both are equal ---------
 
 _CHUNK_BYTES = 2**20
 _INCLUDED = re.compile(
@@ -88,7 +88,7 @@ _INCLUDED = re.compile(
     rb"\binfile\s+'([^'\n]+)'",
     re.IGNORECASE | re.MULTILINE,
 )
-"""The commands in a file of SQL by which psql and mariadb read other files."""
+"""The commands in a file of SQL with which psql and mariadb read other files."""
 
 
 def named(configs: Iterable[Config], folder: Path) -> dict[str, Path]:
@@ -157,7 +157,7 @@ def hashes(files: Mapping[str, Path]) -> dict[str, str]:
 
 
 def differences(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
-    """A line for each file whose content differs; none for campaigns of versions that stored no hashes."""
+    """A line for each file whose content differs. Campaigns of versions that stored no hashes have no lines."""
     if not old or not new:
         return []
     return [

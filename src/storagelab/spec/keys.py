@@ -30,14 +30,14 @@ M = TypeVar("M", bound=BaseModel)
 
 
 def _any_workload() -> type[BaseModel]:
-    """The keys of every kind of load. A level can change the kind, so a spec may have the keys of all kinds, and
-    each is checked by itself. `rules` checks that a key belongs to the kind of a cell.
+    """The keys of every kind of load. A level can change the kind, so a spec may have the keys of all kinds, and each
+    key is checked separately. `rules` checks that a key belongs to the kind of a cell.
     """
     fields = dict[str, Any]()
     for member in KINDS.values():
         for name, field in member.model_fields.items():
-            # A key that several kinds have takes the values of the first of these kinds; raw I/O, which comes last,
-            # takes the fewest values. The key may be missing.
+            # If several kinds have a key, it takes the values of the first of these kinds. Raw I/O comes last, because
+            # it takes the fewest values. The key may be missing.
             optional = copy(field)
             optional.default, optional.default_factory = None, None
             fields.setdefault(name, (field.annotation, optional))
@@ -173,7 +173,7 @@ def _schema_at(model: type[BaseModel], parts: Parts) -> Schema:
 def split_path(path: str) -> tuple[str, ...]:
     """The parts of a path that names one key, such as "layout.data_files".
 
-    Whatever follows "target.settings." is one part, since names of server settings may contain dots. Raises LookupError
+    All text after "target.settings." is one part, because names of server settings may contain dots. Raises LookupError
     if no key has that path; the error's text says whether the path names a table or nothing.
     """
     parts: list[str] = []
@@ -256,7 +256,7 @@ def checked(model: type[M], tables: Tables) -> M:
 
 
 def problems(model: type[BaseModel], tables: Tables) -> list[Problem]:
-    """Everything that `model` refuses in `tables`; unknown keys first, since a missing key is often a mistyped one."""
+    """All problems of `tables` with `model`. Unknown keys come first, because a missing key is often a mistyped one."""
     try:
         validated(model, tables)
     except ValidationError as error:
@@ -272,8 +272,8 @@ def validated(model: type[M], tables: Tables) -> M:
 
 
 def _problem(kind: str, place: Parts, tables: Tables) -> Problem:
-    """A problem that pydantic found. If a key takes several types, pydantic appends the name of each type that it tried
-    to the place, and it names the kind of a load; this removes both.
+    """A problem that pydantic found. pydantic adds to the place the types that it tried, if a key takes several types,
+    and the kind of a load. This function removes both.
     """
     if place[:1] == ("workload",) and place[1:2] and place[1] in KINDS:
         place = ("workload", *place[2:])

@@ -1,4 +1,4 @@
-"""Experiment -> cells -> runs, in their order. Pure: the same experiment always gives the same plan.
+"""Expands an experiment to cells and to runs in their order. Pure: the same experiment always gives the same plan.
 
 Runs come in blocks. A block is one combination of the levels of the costly factors, such as formats of a drive. All
 repetitions of a block come before the next block, so that costly factors change least often. Within a block, each
@@ -32,13 +32,13 @@ from storagelab.spec.rules import config_of
 # --- the order of runs ------------------------------------------------------------------------------------------------
 # Random orders, which depend only on a seed. Pure.
 #
-# Remains of a run, such as dirty pages or a drive's pending garbage collection, make the next runs slower. If a layout
-# follows such a run more often than others, this looks like a property of the layout. So in a balanced order, each
-# layout follows every layout, itself included, about equally often: in the next place, and also two and three places
-# later. Each layout also has even and odd places, and each place of a round, about equally often. Finney and
-# Outhwaite (1956, Proceedings of the Royal Society B 145) gave such orders for some numbers of treatments and runs.
-# Here, orders are found for any numbers: the next layout is one of the remaining layouts of the round that has followed
-# the last three layouts least often.
+# Remains of a run, such as dirty pages or a drive's pending garbage collection, slow down the next runs. If a layout
+# follows such a run more often than other layouts do, the layout looks slow. So in a balanced order, each layout
+# follows every layout, itself included, about equally often: in the next place, and also two and three places later.
+# Each layout also has even and odd places, and each place of a round, about equally often. Finney and Outhwaite (1956,
+# Proceedings of the Royal Society B 145) gave such orders for some numbers of treatments and runs. This module finds
+# orders for any numbers: of the round's remaining layouts, the next is one that has followed the last three layouts
+# least often.
 
 LAGS = {1: 6, 2: 3, 3: 2}
 """Number of places later -> the weight of an imbalance there: carry-over becomes smaller from run to run."""
@@ -102,8 +102,8 @@ def _names(cells: Sequence[Cell]) -> list[_Names]:
 
 
 class _Followed:
-    """How often one name followed another: `counts` by number of places between, kind of name, earlier name and later
-    name; `clocks` by period, phase and cell.
+    """How often one name followed another. `counts` is by distance in places, kind of name, earlier name and later
+    name. `clocks` is by period, phase and cell.
     """
 
     def __init__(self, cells: int) -> None:
@@ -111,7 +111,7 @@ class _Followed:
         self.clocks: Counter[tuple[int, int, int]] = Counter()
         self.periods = sorted({2, cells})
         self.last: list[_Names] = []
-        """The latest first."""
+        """The latest cells, the last one first."""
         self.placed = 0
 
     def copy(self) -> _Followed:
@@ -183,9 +183,11 @@ MAX_CELLS = 100_000
 MAX_RUNS = 1_000_000
 
 _OF_A_BLOCK = ("target", "server", "drives", "volumes")
-"""Keys that are fixed for a block if drives keep their state: its runs share a server and the drives' history."""
+"""Keys that are fixed for a block if drives keep their state, because the block's runs share a server and the drives'
+history."""
 _BEGINS_A_BLOCK = "between_runs.burn_in"
-"""Fixed for a block in any experiment: this key sets the beginning of a block, so all its cells share it."""
+"""A key that is fixed for a block in any experiment: it sets the beginning of the block, so all cells of the block
+share it."""
 
 
 def expand(experiment: Experiment, costly: Collection[str] = ()) -> Plan:
@@ -228,7 +230,7 @@ def expand(experiment: Experiment, costly: Collection[str] = ()) -> Plan:
 
 
 def _combinations(experiment: Experiment) -> Iterator[tuple[Level, ...]]:
-    """Levels in the order of the factors, the last factor changing fastest, without the excluded combinations."""
+    """The levels of each combination that is not excluded. The last factor changes fastest."""
     factors = experiment.factors
     count = math.prod(len(factor.levels) for factor in factors)
     if count > MAX_CELLS:

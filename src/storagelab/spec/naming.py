@@ -4,8 +4,8 @@
     data_files=4,driver=2.2.3        a factor by its path, the path's last part, or its short name; a level in full;
                                      other factors may be left out if only one cell fits
 
-An id is the cell's place in its spec, so it is valid as long as the results; cells of different specs are matched by
-levels.
+An id is the cell's place in its spec, so it is valid as long as the results exist. Cells of different specs are matched
+by levels.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ def find_cell(asked: str, cells: Sequence[Named], labels: Mapping[str, str]) -> 
 
 
 def pairs_by(asked: str, cells: Sequence[Named], labels: Mapping[str, str]) -> tuple[str, list[tuple[str, str]]]:
-    """The factor that `asked` names, and the ids of each pair of cells that differ only in this factor: a cell at the
-    first cell's level, and a cell at another level. Raises SpecError if there are none.
+    """The factor that `asked` names, and the ids of each pair of cells that differ only in this factor. The first cell
+    of a pair has the first cell's level, and the second has another level. Raises SpecError if there are none.
     """
     try:
         factor = _factor(asked, asked, cells, labels)
@@ -155,7 +155,7 @@ def _error(problem: str, hint: str) -> SpecError:
     return SpecError(problem, key="CELL", hint=hint)
 
 
-# --- finds the factor along which reports show all others (the axis of charts and trends), and orders its levels ------
+# --- the factor on the axis of charts and trends, and the order of its levels ------
 
 FILES_FACTOR = "layout.data_files"
 

@@ -1,7 +1,7 @@
-"""TOML -> Experiment, from one spec or from two that are compared. Refuses every mistake in a spec, and names the file,
-the key and the way out.
+"""Reads an Experiment from one TOML file, or from two specs that are compared.
 
-`matrix`, which makes the combinations of levels, checks what depends on them.
+It refuses every mistake in a spec, and names the file, the key and a solution. `matrix` makes the combinations of
+levels, and checks what depends on them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _VOLUME_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
 
 
 def load(path: Path, second: Path | None = None) -> Experiment:
-    """The experiment that a spec file declares, or that compares it with a second one. Raises only SpecError."""
+    """The experiment that a spec file declares, or that compares the file with a second spec. Raises only SpecError."""
     if second is not None:
         return against(path, second)
     try:
@@ -279,7 +279,7 @@ def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str
 
 
 def _values(old: Any, new: Any, parts: keys.Parts) -> Iterator[tuple[keys.Parts, object, object]]:
-    """Every place where one of the two has a value (not a table), and both values."""
+    """Yields every place at which one of the two has a value (not a table), with both values."""
     if isinstance(old, Mapping) or isinstance(new, Mapping):
         one, other = (value if isinstance(value, Mapping) else {} for value in (old, new))
         for name in dict.fromkeys([*one, *other]):
@@ -351,7 +351,7 @@ def _text(one: Experiment, other: Experiment, names: Sequence[str], written: Seq
     ]
     if not any(own):
         raise SpecError(
-            "says the same as the other spec", file=other.source, hint="Change there what is to be compared."
+            "is equal to the other spec", file=other.source, hint="Change there the keys that you want to compare."
         )
     levels = [{"label": name, **sets} for name, sets in zip(names, own, strict=True)]
     header = {

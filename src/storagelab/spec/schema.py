@@ -24,7 +24,7 @@ def spec_schema() -> Schema:
     tables: Schema = whole["properties"]
     for spelled in units.WITH_UNIT:
         *above, last = spelled.path.split(".")
-        for place in _at(tables, above, parts):  # the key whose value has a unit stands beside the plain one
+        for place in _at(tables, above, parts):  # the key with a unit is beside the plain key
             if (written := place.get(last + spelled.ending)) is not None:
                 description = written.get("description", "")
                 place[last] = {"type": "string", "description": description, "examples": [spelled.example]}

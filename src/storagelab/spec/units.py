@@ -38,7 +38,7 @@ def parse_seconds(text: str) -> float:
 
 
 def parse_warm_up(text: str) -> float | str:
-    """Seconds in `text`, or "auto" for a warm-up whose end is to be found. Raises ValueError as above."""
+    """Seconds in `text`, or "auto" if storagelab must find the end of the warm-up. Raises ValueError as above."""
     if text.strip() == AUTO:
         return AUTO
     try:
@@ -72,7 +72,7 @@ def parse_price(text: str) -> float:
 
 
 class Spelled(NamedTuple):
-    """How a key is spelled if its value has a unit; * is any name. The key's own name ends in the unit."""
+    """The spelling of a key whose value has a unit; * is any name. The plain key's name ends in the unit."""
 
     path: str
     example: str
@@ -109,7 +109,7 @@ BY_NAME = {one.path.rpartition(".")[2] + one.ending: one for one in WITH_UNIT}
 """By the last part of the plain key."""
 
 
-@lru_cache(1024)  # each name of a cell asks
+@lru_cache(1024)  # called for each name of a cell
 def _spelled(path: str) -> Spelled | None:
     """The entry of the table above with this spelling."""
     parts = path.split(".")

@@ -1,4 +1,4 @@
-"""Contrasts of a fit -> differences with simultaneous intervals. Pure.
+"""Makes differences with simultaneous intervals from the contrasts of a fit. Pure.
 
 A contrast is a sum of cells' means with weights that add up to 0; its exponential is a ratio of times. The test has two
 conditions, so that neither a quiet nor a noisy cell misleads:
@@ -69,7 +69,8 @@ class Difference:
 
 
 def wider(one: Difference, other: Difference) -> Difference:
-    """The difference with an interval that contains both; untested, without an interval, if either is untested."""
+    """The difference with an interval that contains both intervals. If either is untested, the result is untested,
+    without an interval."""
     low, high, least, most = one.ratio.low, one.ratio.high, other.ratio.low, other.ratio.high
     if low is None or high is None or least is None or most is None:
         return replace(one, ratio=Estimate(value=one.ratio.value), tested=one.tested and other.tested)
@@ -102,7 +103,7 @@ class Family:
         return t_point(df, alpha / self.count)
 
     def level(self, alpha: float) -> float:
-        """The two-sided level of a difference's own test; with one for each difference, five runs would find
+        """The two-sided level of a difference's own test. If each difference had its full share, five runs would find
         nothing."""
         things = self.count + 1 if self.kind == "named" else self.count * self.families
         sides = 2 if self.kind == "maximum" else 1  # one-sided: `t_point` takes both
@@ -266,7 +267,8 @@ def contrasts(fitted: Fit, cells: Places, weights: Vector, family: Family, alpha
 
 
 def ratios(fitted: Fit, cells: Sequence[int], base: int, family: Family, alpha: float = ALPHA) -> dict[int, Difference]:
-    """The time of each of `cells` over that of `base`; without `base` itself and cells without runs."""
+    """The time of each of `cells` divided by that of `base`, without `base` itself and without cells that have no
+    runs."""
     rows = [cell for cell in cells if cell != base and fitted.runs[cell]]
     if not rows or not fitted.runs[base]:
         return {}
@@ -331,6 +333,7 @@ def at_most_slower(fitted: Fit, cells: Sequence[int], among: Sequence[int], fami
 
 
 def _one_sided(fitted: Fit, others: Places, cell: int, count: int, families: int) -> tuple[_Sums, Vector]:
-    """The time of `others` without odd runs over the time of `cell` with all runs, and this ratio's upper error."""
+    """The time of `others` without odd runs, divided by the time of `cell` with all runs, and the upper error of this
+    ratio."""
     sums = _sums(fitted, *_pairs(others, cell), fitted.calm, fitted.every)
     return sums, sums.half(Family("maximum", count, families, caution_of(fitted)), ALPHA)

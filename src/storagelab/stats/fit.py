@@ -31,16 +31,16 @@ Places = NDArray[np.intp]
 VARIANCE_FLOOR = 1e-14
 """The least variance of log seconds: clocks and schedulers are not more exact than one part in ten million."""
 NOISIER_P_VALUE = 0.1
-"""A cell is noisier than the others if the probability is smaller than this that, by chance alone, the largest variance
-of all cells is as large as this cell's variance."""
+"""A cell is noisier than the others if its variance is so large that, by chance alone, the largest variance of all
+cells would be that large with a smaller probability than this."""
 
 
 @dataclass(frozen=True)
 class Means:
     """Each cell's mean, NaN for a cell without runs, the number of its `runs`, and `residuals` as cells x rounds.
 
-    Variances are of one run: `own` from the cell's residuals alone, NaN if it has none; `variance` pooled over all
-    cells, except those that are surely noisier, which keep their own.
+    Variances are those of one run. `own` is from the cell's residuals alone; NaN if it has none. `variance` is pooled
+    over all cells, except cells that are surely noisier, which keep their own variance.
     """
 
     log_s: Vector
@@ -128,7 +128,7 @@ class Fit:
         return np.where(again, self.blocks[again].min(initial=self.blocks.max(initial=0)), self.blocks)
 
     def without_covariates(self, count: int) -> Matrix:
-        """The times minus the last `count` effects."""
+        """The log times minus the last `count` effects."""
         first = len(self.effects) - count
         return self.log_s - np.tensordot(self.effects[first:], self.design[first:], 1)
 
@@ -245,7 +245,7 @@ def pool(own: Vector, free: Vector, noisier: NDArray[np.bool_]) -> tuple[float, 
 
 
 def at_least(fitted: Fit, variance: float) -> Fit:
-    """The fit with all variances raised to at least this value, which is known from another source."""
+    """The fit with all variances raised to at least this value, which comes from another source."""
     calm, every = (
         replace(of, own=np.maximum(of.own, variance), variance=np.maximum(of.variance, variance))
         for of in (fitted.calm, fitted.every)
@@ -413,7 +413,8 @@ def _sure_skewness(fitted: Fit, means: Means) -> float:
 
 
 def _skewness_feared(fitted: Fit, means: Means) -> float:
-    """Half the skewness to the right that the runs show, even if it is chance: a safety margin for a selected cell.
+    """Half the skewness to the right that the runs show, even if chance may explain it. This is a safety margin for a
+    selected cell.
 
     With two cells, the residuals mirror each other and show no skewness, so each cell's runs and rounds are used.
     """

@@ -120,8 +120,9 @@ def step(log_s: Sequence[float], cells: Sequence[int], sequence: Sequence[float]
 
 
 def long_run_variance(left: Matrix) -> float:
-    """The factor by which means of many consecutive runs scatter more than means of independent runs, from the
-    residuals `left`; 1 unless neighbours are surely correlated. The model is an autoregression of first order."""
+    """The factor by which means of many consecutive runs scatter more than means of independent runs. It follows from
+    the residuals `left`, and is 1 unless neighbours are surely correlated. The model is an autoregression of first
+    order."""
     total = float(left @ left)
     share = float(left[1:] @ left[:-1]) / total if total > 0 else 0.0
     if share <= ALIKE_LEAST / math.sqrt(len(left)):
@@ -167,8 +168,8 @@ def _centred(values: Sequence[float], groups: Sequence[int]) -> Matrix:
 CHANGE_LEAST = 0.02
 """Smaller effects of the previous run don't matter to a reader."""
 CELLS_LEAST = 5
-"""With fewer cells, times are not corrected: carry-over to two or three runs looks much like carry-over to one, so the
-correction would be wrong. A balanced order makes it affect all cells equally."""
+"""With fewer cells, times are not corrected. Carry-over to two or three runs looks much like carry-over to one run, so
+the correction would be wrong. In a balanced order, carry-over affects all cells equally."""
 CORRECTED_P_VALUE = 0.005
 """Times are corrected only if carry-over is nearly certain. If neighbouring runs are correlated, the test finds
 carry-over in 8 of 100 experiments with five layouts that have none, and a correction would create differences."""

@@ -3,9 +3,9 @@
 Every cell still in the race runs once in each round. From the third round on, the race is evaluated after each round (a
 look). Each cell is compared with the cell in front by the test of the verdicts (`contrast.compare_with_best`), with the
 number of comparisons at the start, because the cell in front was selected from the data. A look may err with a small
-probability (`error_of`). Most of the error belongs to the last planned round, which has all of the error in a race
-without looks (O'Brien and Fleming 1979, Biometrics 35). These probabilities add up to 4 % over all possible rounds, and
-1 % is left for the other statements of a report. So all statements of all looks hold together at 95 %, whenever the
+probability (`error_of`). Most of the error belongs to the last planned round (O'Brien and Fleming 1979, Biometrics 35).
+In a race without looks, this round has all of the error. These probabilities add up to 4 % over all possible rounds,
+and 1 % is left for the other statements of a report. So all statements of all looks hold together at 95 %, whenever the
 race ends: the cells that left, and the bounds by which the other cells may be slower than the fastest.
 docs/records/monte-carlo.md says how often the fastest is lost, and how many runs races take.
 
@@ -63,8 +63,8 @@ class Standing:
 
     `racing` has the cells still in the race, the cell in front first, and `differences` has the difference between each
     of these and the first, at the last look. `silent` cells left because none of their runs succeeded. `cleared` has,
-    for each cell that was ever in front, the cells that are not faster than it by more than the race's margin.
-    `looked`: the fit, the family and the error of the last look.
+    for each cell that was ever in front, the other cells that are surely not faster than this cell by more than the
+    race's margin.
     """
 
     racing: tuple[int, ...]
@@ -84,8 +84,8 @@ class Standing:
         return (self.racing[0], *rest) if rest else ()
 
     def at_most_slower(self, cell: int) -> float | None:
-        """The upper bound of the time of a cell that is still in the race over the truly fastest one's, if the last
-        look gives a bound: the intervals of the ratios of all pairs hold together (Tukey).
+        """The upper bound of the ratio of a remaining cell's time to that of the truly fastest cell, if the last look
+        gives a bound. The bound is valid because the intervals of all ratios to the first cell hold together.
         """
         others = [one for one in self.racing if one != cell]
         if not others:

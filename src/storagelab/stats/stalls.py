@@ -34,9 +34,9 @@ ODD_SHARE_MOST = 0.15
 class Outlier:
     """A run far from the time expected of its cell and round, by the factor `ratio`, or `deviation` in robust sds.
 
-    `rare`: it took too long, as did at most a fifth of its cell's runs (or one run), and the cell's other runs scatter
-    no more than the runs of other cells. Then the scatter of the cell's runs is estimated without the odd run.
-    Otherwise the cell is noisy.
+    `rare`: the run took too long, at most a fifth of its cell's runs (or one run) did so, and the cell's other runs
+    scatter no more than the runs of other cells. Then the scatter of the cell's runs is estimated without the odd run.
+    Otherwise, the cell is noisy.
     """
 
     cell: int
@@ -90,7 +90,8 @@ def outliers(log_s: Matrix) -> list[Outlier]:
 
 
 def _medians(rows: Matrix) -> Matrix:
-    """The median of each row without its NaN, as a column: as `np.nanmedian`, many times faster for few values."""
+    """The median of each row without its NaN, as a column. It equals `np.nanmedian`, but is many times faster for few
+    values."""
     ordered = np.sort(rows, axis=1)  # NaN come last
     there = (~np.isnan(rows)).sum(axis=1, keepdims=True)
     low, high = (np.take_along_axis(ordered, np.maximum(of, 0), axis=1) for of in ((there - 1) // 2, there // 2))

@@ -160,7 +160,7 @@ class Article(Frozen):
     assumed: tuple[str, ...] = ()
     open: tuple[OpenInput, ...] = ()
     under_determined: str = ""
-    """The facts that the article leaves open to such a degree that its figures test little."""
+    """The facts that the article leaves open, if they are so many that its figures test little."""
     figures: tuple[PublishedFigure, ...]
 
     @model_validator(mode="before")
@@ -419,8 +419,8 @@ def _best(figure: PublishedFigure, group: Sequence[RunsOfCell]) -> SimulatedFigu
 
 
 def _gone(figure: PublishedFigure, group: Sequence[RunsOfCell]) -> SimulatedFigure:
-    """The first level from which on no table has the wait among its top 95 %, by the mean tables; and the levels
-    that the tables of single repetitions give instead.
+    """The first level from which on, by the mean tables, the wait is not among the top 95 %; and the levels that the
+    tables of single repetitions give instead.
     """
     rounds = min(len(made.runs) for made in group)
     gone = _gone_from(figure, group, [made.runs for made in group])

@@ -1,10 +1,10 @@
 """Makes the runs that published figures need, with the simulator, and reads the figures from them.
 
-All runs of a block up to the last one needed are made, in the spec's own order: drives keep their history, so a
-layout's figures depend on the runs before it.
+It makes all runs of a block up to the last needed run, in the spec's own order, because drives keep their history, and
+a layout's figures depend on the runs before it.
 
-Each figure is simulated at two scales: a figure that depends on the scale is not a property of the model. Where an
-article leaves an input open, its judged figures are simulated with each of its values, too.
+It simulates each figure at two scales, because a figure that depends on the scale is not a property of the model. If an
+article leaves an input open, it also simulates the article's judged figures with each value of this input.
 """
 
 from __future__ import annotations
@@ -321,7 +321,7 @@ def _with_checks(one: ArticlePlan | ArticleWithoutRuns, asked: Request) -> Artic
 
 
 def _at_another_scale(one: ArticlePlan, asked: Request) -> ArticlePlan | ArticleWithoutRuns:
-    """Plans simulations half as large, which take less time; twice as large where the half size is refused."""
+    """Plans simulations half as large, because they take less time; or twice as large if the half size is refused."""
     try:
         return _planned(one.article, asked, resized=2)
     except PreflightError:
@@ -406,7 +406,7 @@ def _changed_profiles(inputs: Sequence[tuple[OpenInput, JsonValue]]) -> dict[str
 
 
 def _simulator() -> str:
-    """A hash of the simulator and of the drives' profiles, so that old results never pass for those of a new model."""
+    """A hash of the simulator and of the drives' profiles, so that old results are never used for a new model."""
     digest = hashlib.sha256(Path(_sim.__file__).read_bytes())
     for name in profiles.ready_made():
         digest.update(resources.files(profiles).joinpath(f"{name}.toml").read_bytes())

@@ -329,7 +329,8 @@ def render(form: str, validation: Validation) -> str:
 def existing(file: Path) -> str | None:
     """The current document; None if there is none.
 
-    Raises StoragelabError if the file lacks the marks or is not text: nothing that a person wrote may be overwritten.
+    Raises StoragelabError if the file lacks the marks or is not text, because text that a person wrote must not be
+    overwritten.
     """
     if not file.is_file():
         return None  # a pipe or a device can only be written to

@@ -44,7 +44,7 @@ OutputOption = Annotated[
     Path | None, Option("--output", "-o", help="File to write, - for stdout; for all charts, the folder.")
 ]
 FileOption = Annotated[Path | None, Option("--output", "-o", help="File to write, - for stdout.")]
-PaperOption = Annotated[Literal["text", "md", "html", "json"], Option("--format", help="What to write.")]
+PaperOption = Annotated[Literal["text", "md", "html", "json"], Option("--format", help="Format of the output.")]
 FitOption = Annotated[
     FitKind,
     Option(
@@ -75,8 +75,8 @@ LEAVE_OUT = "Leave it out."
 
 
 class Unused(NamedTuple):
-    """Options that the verb does not use in some case, so they are refused in it before anything is read or changed.
-    `why` gives the reason and the way out.
+    """Options that the verb does not use in some case. In that case, the verb refuses them before it reads or changes
+    anything. `why` gives the reason and a solution.
     """
 
     options: str

@@ -1,4 +1,4 @@
-"""`storagelab demo`: the most that faster storage could gain here, and how fast this disk syncs."""
+"""`storagelab demo`: measures how much faster storage could gain at most, and how fast this disk syncs."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def ask(output: Path | None) -> None:
 
 
 def _answer(question: str, default: str) -> str:
-    """The line that the user types, or the default. The question goes to stderr, since the spec goes to stdout."""
+    """The line that the user types, or the default. The question goes to stderr, because the spec goes to stdout."""
     screen.say(f"{question} [{default}]")
     return sys.stdin.readline().strip() or default
 

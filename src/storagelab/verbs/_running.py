@@ -49,9 +49,9 @@ class Hands:
         self._source, self._said = experiment.source, said
 
     def wait(self, waits: PreparationAwaited, *, made: int, blocks: int) -> None:
-        """Returns when the volumes are prepared and checked. If nobody can be asked, raises PreparationAwaited with
-        instructions; the next call of storagelab then continues. `made` is the number of runs made by this call since
-        it last waited.
+        """Returns when the volumes are prepared and checked. If there is no terminal, raises PreparationAwaited with
+        instructions, and the next call of storagelab continues. `made` is the number of runs that this call has made
+        since it last waited.
         """
         said, self._said = self._said, ()
         if said and not made:
@@ -298,8 +298,8 @@ def _tell_of_round(progress: RunProgress, state: RaceState) -> None:
 
 
 def conclude(of: stored.Results, *, as_json: bool = False, full: bool = False) -> None:
-    """Print the answer, with its evidence if `full`, or the whole export, and write the report."""
-    # Here, because statistics and charts load as slowly as all else, and are not needed while runs are made.
+    """Prints the answer, with its evidence if `full`, or the whole export, and writes the report."""
+    # imported here, because statistics and charts load slowly, and are not needed while runs are made
     from storagelab.findings.analysis import analyse
     from storagelab.report import writing
     from storagelab.report.sections.contents import document, opened

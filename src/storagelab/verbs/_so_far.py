@@ -2,9 +2,9 @@
 once a minute. Until then, only its text on the campaign is renewed.
 
 That process works beside the runs only if it can neither change a figure nor slow a run: the runs are simulated, so
-their results do not depend on this machine, and a CPU is free. It has the lowest priority of all. Beside a measured run
-it would take CPU time, caches and the drive from the server, even if a CPU is free. So it then works between two runs,
-and the next run waits for it, in total for at most a fiftieth of the campaign's time.
+their results do not depend on this machine, and a CPU is free. It has the lowest priority of all. Beside a measured
+run, it would take CPU time, caches and the drive from the server, even if a CPU is free. So, in a measured campaign, it
+works between two runs, and the next run waits for it. All these waits take at most a fiftieth of the campaign's time.
 
 python -m storagelab.verbs._so_far FOLDER TEXT [beside]    makes the page once, in a separate process
 """
@@ -37,7 +37,8 @@ _LONGEST_S = 300.0
 _AT_STOP_S = 20.0
 """The longest time for which an interrupted campaign keeps the prompt waiting for a page."""
 _SAID = re.compile(r'(?<=id="so-far" data-reload-s=")\d+">[^<]*(?=This page shows )')
-"""In the page: the seconds until it reloads itself, and the text on the campaign, which precedes that on its runs."""
+"""In the page: the seconds until it reloads itself, and the text on the campaign, which comes before the text on its
+runs."""
 
 
 @contextlib.contextmanager

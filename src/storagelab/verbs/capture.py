@@ -34,13 +34,13 @@ def capture(
     no_trace: Annotated[bool, Option("--no-trace", help="Use the server's own counters only, even as root.")] = False,
     measure_cost: Annotated[
         int,
-        Option("--measure-cost", metavar="TURNS", min=0, help="First measure capturing's cost, in pairs of turns."),
+        Option("--measure-cost", metavar="TURNS", min=0, help="First measure the capture's cost, in pairs of periods."),
     ] = 0,
 ) -> None:
-    """Watch what a running server reads and writes, by object.
+    """Record what a running server reads and writes, by object.
 
-    Nothing on the server is changed, and neither its data nor the text of queries is kept. Ctrl-C ends the window
-    early. As root on the server's machine, it also records writes and the order of requests by table.
+    It changes nothing on the server, and keeps neither its data nor the text of queries. Ctrl-C ends the window early.
+    As root on the server's machine, it also records writes and the order of requests by table.
     """
     from storagelab.capture import folder, taking
     from storagelab.machine.descriptors import write_whole

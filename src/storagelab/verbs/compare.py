@@ -76,10 +76,10 @@ def compare(
 ) -> None:
     """Compare campaigns, or cells of one, and gate a script.
 
-    Campaigns: `compare A B`, such as before and after an upgrade. Cells of one: `compare NAME CELL CELL`; of `run A
+    Two campaigns: `compare A B`, such as before and after an upgrade. Two cells: `compare NAME CELL CELL`. After `run A
     --against B`: `compare NAME --by spec`.
 
-    A cell is named by its id (c07) or by levels ("data_files=4,driver=2.2.3").
+    Name a cell by its id (c07) or by levels ("data_files=4,driver=2.2.3").
     """
     asked = _Asked(results, "json" if as_json else format_, output, fit, _share(fail_if_slower))
     are_results = [asked.place(name) is not None for name in names]

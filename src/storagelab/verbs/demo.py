@@ -13,7 +13,8 @@ app = Verb("Measure", 1)
 def demo(results: ResultsOption = DEFAULT_RESULTS) -> None:
     """Show how much faster storage could gain here, at most.
 
-    It takes about two minutes. The spec and the data are in the folder of results; `demo` again continues it.
+    It takes about two minutes. The spec and the data are in the folder of results. After an interruption, the same
+    command continues.
     """
     from storagelab.verbs import _demo
 

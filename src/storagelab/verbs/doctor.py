@@ -21,7 +21,7 @@ UNUSED = (
 
 @app.command(unused=UNUSED)
 def doctor(
-    spec_file: Annotated[Path | None, Argument(metavar="SPEC", help="First list what the spec lacks here.")] = None,
+    spec_file: Annotated[Path | None, Argument(metavar="SPEC", help="Also check this machine for this spec.")] = None,
     results: ResultsOption = DEFAULT_RESULTS,
     target: Annotated[str | None, Option("--target", metavar="DSN", help="Test this running server instead.")] = None,
     all_: Annotated[bool, Option("--all", help="Also show the evidence for each ability that works.")] = False,

@@ -88,8 +88,8 @@ def fit(
 ) -> None:
     """Measure a drive with fio in up to 15 minutes, and fit a profile to it.
 
-    It writes one file in a folder of its own, and removes both. The profile holds every point that was measured, and
-    the simulator runs it like any other drive.
+    It writes one file in its own folder, and removes both. The profile has every measured point. The simulator uses it
+    like any other drive.
     """
     from storagelab.drives.fitting import planned
     from storagelab.drives.measured import as_toml
@@ -129,19 +129,19 @@ def _fitted(file: Path, drive: MeasuredDrive) -> Iterator[str]:
     from storagelab.words.numbers import count, duration, percent
 
     points, error = drive.measured.points, drive.median_error
-    yield f"{file}: {len(points)} points, {sum(point.held_out for point in points)} of them held out of the fit."
+    yield f"{file}: {len(points)} points, {sum(point.held_out for point in points)} of them test points."
     if error is not None:
         worst = f"19 of 20 by at most {percent(drive.relative_error)}"
-        yield f"At the points held out, the fit is off by {percent(error)} (median), {worst}."
+        yield f"At the test points, the fit is off by {percent(error)} (median), {worst}."
     for one in drive.measured.sustained:
         if one.fell_after_s is not None:
             what = f"{'sequential' if one.sequential else 'random'} {one.operation}s fell from"
             per_s = f"{count(one.burst_per_s)} to {count(one.sustained_per_s)} a second"
             yield f"Burst: {what} {per_s} after {duration(one.fell_after_s)}."
     if drive.measured.identity.virtual:
-        yield "The drive is virtual: the figures are those of its host, with its caches and other guests, on this day."
+        yield "The drive is virtual. The figures describe its host on this day, with the host's caches and guests."
     if not drive.measured.complete:
-        yield "Not all points were measured in time: what is missing lies outside of what is known."
+        yield "Not all points were measured in time. The profile does not cover the missing points."
 
 
 def _free_file(name: str) -> Path:

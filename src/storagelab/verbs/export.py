@@ -29,8 +29,8 @@ def export(
 ) -> None:
     """Write all stored data for other programs: JSON, CSV, SQLite.
 
-    json follows schema 2 and holds every run with all its waits; csv has a line for each run, waits-csv one for each
-    wait; sqlite writes a file with tables of runs, waits, series and cells.
+    json follows schema 2, and has every run with all its waits. csv has a line for each run, and waits-csv has a line
+    for each wait. sqlite writes a file with tables of runs, waits, series and cells.
     """
     from storagelab.findings.analysis import analyse
     from storagelab.report import writing

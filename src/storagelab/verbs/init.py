@@ -42,8 +42,8 @@ def init(
 ) -> None:
     """List ready-made specs by their questions, or write one.
 
-    `storagelab init NAME > my.toml`, then `plan my.toml`. --from-server reads the programs, settings, volumes and size
-    of a PostgreSQL or MariaDB that runs, and changes nothing on it. A spec for SQL Server is written by hand.
+    Type `storagelab init NAME > my.toml`, then `plan my.toml`. --from-server reads the programs, settings, volumes and
+    size of a running PostgreSQL or MariaDB, and changes nothing on it. For SQL Server, write a spec by hand.
     """
     from storagelab.verbs import _init
 

@@ -54,15 +54,15 @@ def k8s(
     without_rights: Annotated[
         bool, Option("--without-rights", help="Make no service account; manifests then lack provisioner and zone.")
     ] = False,
-    fetch: Annotated[bool, Option("--fetch", help="Instead write the pod from which results are copied.")] = False,
+    fetch: Annotated[bool, Option("--fetch", help="Write the pod for copying the results instead.")] = False,
     look: Annotated[
         Path | None,
-        Option("--look", metavar="FILE", help="Tell what delays the Job, from a file of kubectl's output (- = stdin)."),
+        Option("--look", metavar="FILE", help="Say what delays the Job, from a file of kubectl's output (- = stdin)."),
     ] = None,
 ) -> None:
-    """Write a Job of Kubernetes that compares StorageClasses.
+    """Write a Kubernetes Job that compares StorageClasses.
 
-    Nothing is sent to a cluster: kubectl does that.
+    It sends nothing to a cluster: kubectl does that.
     """
     from storagelab.kubernetes.job import OBJECT_NAME, JobOptions, documents, manifests, object_name, on_claims, reader
     from storagelab.report import writing

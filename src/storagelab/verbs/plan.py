@@ -49,9 +49,9 @@ def plan(
     ] = None,
     as_json: verbs.JsonOption = False,
 ) -> None:
-    """Show what to decide before the runs, their number, time and space.
+    """Show what to decide, and the number, time and space of the runs.
 
-    It also names all that this machine lacks for them. Nothing is run or changed.
+    It also names all that this machine lacks for them. It runs and changes nothing.
     """
     from storagelab.report.text.as_data import plan_json
     from storagelab.report.text.plan import of_preparing, print_plan
@@ -100,7 +100,7 @@ def _tells(experiment: Experiment, expanded: Plan, pilot: str | None, results: P
         or (experiment.order == "as-listed" and measured)
     ):
         return ""
-    from storagelab.findings import power  # here, as statistics load slowly and are needed only for stored runs
+    from storagelab.findings import power  # here, because statistics load slowly, and only stored runs need them
 
     of = None if pilot is None else stored.read(pilot, results)
     scatter = power.ASSUMED if of is None else power.scatter_of(of.plan, of.runs)

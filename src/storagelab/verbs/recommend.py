@@ -24,7 +24,7 @@ def recommend(
         str | None, Option("--budget", metavar="PRICE", help="The highest cost of all volumes per month.")
     ] = None,
     load: Annotated[
-        Path | None, Option("--load", metavar="SPEC", help="With --spec: the spec whose load is used.")
+        Path | None, Option("--load", metavar="SPEC", help="With --spec: the spec that has the load.")
     ] = None,
     spec: Annotated[
         Path | None,
@@ -36,8 +36,8 @@ def recommend(
 ) -> None:
     """Recommend what to move to which volume, or to leave all as it is.
 
-    Searches by prediction where the log, tables and indexes of the capture would be fastest on FILE's volumes,
-    and names at most three layouts with the fewest moves. Nothing is moved: the statements are printed.
+    It predicts the fastest places for the capture's log, tables and indexes on FILE's volumes, and names at most three
+    layouts with few moves. It moves nothing, but prints the statements.
     """
     from storagelab import screen
     from storagelab.errors import SpecError

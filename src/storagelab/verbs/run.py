@@ -53,7 +53,7 @@ def run(
         Option("--yes-wipe", metavar="SERIAL", help="Destroy everything on this drive of the spec; repeatable."),
     ] = None,
     prepared: Annotated[
-        list[str] | None, Option("--prepared", metavar="VOLUME", help="It is now prepared by hand for the next block.")
+        list[str] | None, Option("--prepared", metavar="VOLUME", help="This volume is now ready for the next block.")
     ] = None,
     find_best: Annotated[
         bool, Option("--find-best", help="A race: stop repeating layouts that are surely slower.")
@@ -70,7 +70,7 @@ def run(
     ] = None,
     executor: Annotated[
         Literal["processes", "dask"],
-        Option("--executor", help="Where runs are made: on this machine or, if simulated, on a Dask cluster."),
+        Option("--executor", help="Where to make runs: on this machine or, if simulated, on a Dask cluster."),
     ] = "processes",
     scheduler: Annotated[
         str | None,

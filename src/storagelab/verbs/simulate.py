@@ -32,7 +32,7 @@ def simulate(
 ) -> None:
     """Simulate one run, and show its input and its results.
 
-    Its drives are in the state in which its block begins. Nothing is stored.
+    The drives are in their state at the beginning of the run's block. Nothing is stored.
     """
     from storagelab.engines.simulated import engine as simulated
     from storagelab.report import writing

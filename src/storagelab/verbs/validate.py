@@ -34,7 +34,7 @@ def validate(
     ] = None,
     checks: Annotated[
         bool,
-        Option("--checks/--no-checks", help="Also simulate a second scale, and what articles leave open (default)."),
+        Option("--checks/--no-checks", help="Also simulate a second scale, and inputs that articles omit (default)."),
     ] = True,
     jobs: Annotated[int | None, Option("--jobs", "-j", min=1, help="Processes; default: one for each core.")] = None,
     results: Annotated[

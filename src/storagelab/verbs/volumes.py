@@ -41,7 +41,7 @@ def undo(
 ) -> None:
     """Give back the drives that a killed run left.
 
-    Unmounts and removes what storagelab made on them, and formats them to their old sectors. Their earlier content
+    It unmounts and removes all that storagelab made on them, and restores their sector size. Their earlier content
     can't be restored.
     """
     from storagelab.volumes.for_runs import put_back
@@ -52,5 +52,5 @@ def undo(
     done = put_back(results, may_wipe or ())
     for line in done:
         screen.say(line, stdout=True)
-    lost = "what lay on these drives before the experiment can't be put back"
-    screen.say(lost if done else "no drive is left to be given back", stdout=True)
+    lost = "the earlier content of these drives can't be restored"
+    screen.say(lost if done else "there is no drive to give back", stdout=True)

@@ -129,7 +129,7 @@ def serial_of(name: str, kernel: Kernel = HERE) -> str:
     node = disks.node_of(name, kernel)
     if text := read_text(node / "device" / "serial") or read_text(node / "serial"):
         return text
-    with contextlib.suppress(OSError):  # SCSI and SATA: page 0x80 of the drive's data, after a header of four bytes
+    with contextlib.suppress(OSError):  # for SCSI and SATA, page 0x80 of the drive's data, after a header of four bytes
         return (node / "device" / "vpd_pg80").read_bytes()[4:].decode("ascii", "replace").strip(" \0")
     return ""
 
@@ -208,15 +208,15 @@ def table_uuid(drive: Drive) -> set[str]:
 
 
 def contents(drive: Drive) -> str:
-    """The content of the drive, for a user who must decide whether it may be destroyed."""
+    """The content of the drive, for a user who must decide whether the content may be destroyed."""
     begins = [f"{one} begins with {_first(one, 16).hex(' ')}" for one in (drive.name, *partitions_of(drive.name))]
     return "; ".join([drive.text, *begins])
 
 
 # --- the mark --------------------------------------------------------------------------------------------------------
 #
-# While nothing of storagelab on a drive has a UUID, its first MiB is filled with the claim's token, and so is the
-# second, where a partition will begin. Any other use of the drive or the partition overwrites it: a file system, a
+# While nothing of storagelab on a drive has a UUID, the claim's token fills the drive's first MiB, and the second MiB,
+# at which a partition will begin. Any other use of the drive or the partition overwrites the mark: a file system, a
 # partition table, a database or an archive. The first page is written last, so the owner can be identified even after a
 # kill.
 
@@ -227,7 +227,7 @@ def mark(name: str, token: str) -> None:
 
 
 def is_marked(name: str, token: str) -> bool:
-    """Whether the first MiB holds only the mark and zeros. A kill may leave zeros, and mdadm leaves some in place of
+    """Whether the first MiB holds only the mark and zeros. A kill may leave zeros, and mdadm leaves zeros in place of
     its superblock.
     """
     first = _first(name, _LOOKED_AT_BYTES)
@@ -342,7 +342,7 @@ def formats_in(namespace: Mapping[str, Any], controller: Mapping[str, Any], name
     found = tuple(
         Format(number, 2 ** int(one["ds"]), int(one["ms"]), in_use=number == now)
         for number, one in enumerate(namespace["lbafs"])
-        if int(one["ds"]) >= 9  # others are not available
+        if int(one["ds"]) >= 9  # formats with another state are not available
     )
     return Formats(found, int(namespace.get("dps", 0)) & 7, bool(int(controller.get("fna", 0)) & 1), namespaces)
 

@@ -1,5 +1,5 @@
-"""Layers and file systems on drives that belong to the experiment, and on files that serve as drives: makes, mounts and
-reads them back.
+"""Makes, mounts and reads back layers and file systems, on drives that belong to the experiment and on files that serve
+as drives.
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ def check(filesystem: str, size_bytes: int, key: str, kernel: Kernel = HERE) -> 
 
 
 def make(device: str, filesystem: str, options: str | None, uuid: UUID | None = None) -> None:
-    """Makes the file system on the device `device`, a path, with this UUID or any. Raises RunFailed with mkfs's
-    words.
+    """Makes the file system on the device with the path `device`, with this UUID or any. Raises RunFailed with mkfs's
+    message.
     """
     kind, words = _KINDS[filesystem], shlex.split(options or "")
     has_own = any(word == "-U" or "uuid=" in word for word in words)
@@ -105,7 +105,8 @@ def mounted(device: str, place: Path, filesystem: str, options: str | None) -> I
 
 
 def unmount(place: Path) -> None:
-    """Tries again for a while: a program that was just stopped may still hold a file. Raises RunFailed."""
+    """Unmounts, and tries again for some time, because a program that was just stopped may still hold a file. Raises
+    RunFailed."""
     patiently(lambda: said("umount", str(place)), JUST_STOPPED_S, pause_s=0.1)
 
 
@@ -153,9 +154,9 @@ LOOP_PROGRAMS = {"losetup": "mount"}
 
 @contextlib.contextmanager
 def made_of_file(image: Path, size_bytes: int, sector_bytes: int | None) -> Iterator[str]:
-    """The kernel's name of a drive made of the new file `image`, such as "loop0". All space of the file is allocated at
-    once, so that a full disk is noticed here and not during a run. The device bypasses the page cache of the file
-    system that holds the file.
+    """Makes a drive of the new file `image`, and returns the kernel's name of the drive, such as "loop0". It allocates
+    all space of the file at once, so that a full disk shows here and not during a run. The device bypasses the page
+    cache of the file system that holds the file.
     """
     if (free := free_bytes(image.parent)) < size_bytes:
         raise RunFailed(f"{image.parent} lacks space for a drive of {size_bytes:,} bytes: {free:,} are free")
@@ -226,8 +227,8 @@ def set_queue(device: str, asked: Queue, kernel: Kernel = HERE) -> None:
 
 @contextlib.contextmanager
 def queue_set_to(device: str, asked: Queue, kernel: Kernel = HERE) -> Iterator[None]:
-    """Sets the queue of the device with this name, and restores it: a loop device keeps it for its next user. Raises
-    RunFailed as `set_queue` does.
+    """Sets the queue of the device with this name, and restores it at the end, because a loop device keeps it for its
+    next user. Raises RunFailed as `set_queue` does.
     """
     with contextlib.ExitStack() as undo:
         for key, value in asked.items():
@@ -268,7 +269,7 @@ _PROGRAMS = {"dmsetup": "dmsetup", "wipefs": "util-linux"}
 
 @dataclass
 class Stack:
-    """One device made of several, by the kernel's name, and its layers of the volume `name`."""
+    """A device made of several devices, by the kernel's name, and its layers of the volume `name`."""
 
     name: str
     device: str

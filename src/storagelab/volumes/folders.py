@@ -29,8 +29,8 @@ _LONGEST_MARKER_BYTES = 4096
 
 
 class Site(Frozen):
-    """One experiment on this machine. `identity` distinguishes experiments that have the same name and keep their
-    results in different folders. Relative volume paths start at `spec_folder`.
+    """One experiment on this machine. `identity` distinguishes experiments that have the same name but different
+    results folders. Relative volume paths start at `spec_folder`.
     """
 
     experiment: str
@@ -97,8 +97,8 @@ class Folders:
 
     @contextlib.contextmanager
     def held(self, folder: Path) -> Iterator[int]:
-        """The descriptor of one of the folders. Raises OSError unless this experiment made it: others may have put a
-        folder or a link there.
+        """The descriptor of one of the folders. Raises OSError unless this experiment made the folder, because others
+        may have put a folder or a link there.
         """
         with descriptors.folder(folder) as opened:
             if not _is_ours(opened, self.site):
@@ -110,9 +110,9 @@ class Folders:
         return sorted(name for name in os.listdir(folder) if name != _MARKER)
 
     def make(self, *, again: bool = False) -> None:
-        """Make the folders; two volumes with one path share one. `again`: some may exist already. First removes the
-        remains that an earlier failed run could not remove. Raises RunFailed, with the cause, if a folder can't be
-        made.
+        """Makes the folders. Two volumes with one path share a folder. `again`: some folders may exist already. First,
+        it removes the remains that an earlier failed run could not remove. Raises RunFailed, with the cause, if a
+        folder can't be made.
         """
         if not again:
             self._remove_what_is_left()
@@ -154,7 +154,7 @@ class Folders:
             except OSError as error:
                 raise PreflightError(
                     f"{folder} is in the way, and this experiment did not make it",
-                    hint="move it away; storagelab removes only what it made itself",
+                    hint="move it away: storagelab removes only what it made",
                 ) from error
         return found
 
@@ -168,7 +168,7 @@ class Folders:
         return held
 
     def remove(self) -> None:
-        """Remove the folders that `make` made, on every volume. Raises RunFailed at the end if some of it could not be
+        """Removes the folders that `make` made, on every volume. Raises RunFailed at the end if something could not be
         removed.
         """
         problems = []
@@ -186,7 +186,8 @@ class Folders:
 
 
 def _remove_patiently(folder: Path, opened: int) -> None:
-    """Removes a folder, and tries again for a while: a program that was just stopped may still write its last file."""
+    """Removes a folder, and tries again for some time, because a program that was just stopped may still write its last
+    file."""
     deadline = math.inf
     while True:
         try:
@@ -256,7 +257,7 @@ def locked(places: Mapping[Path, str]) -> Iterator[None]:
     with contextlib.ExitStack() as locks:
         held = set[tuple[int, int]]()
         for path, key in sorted(places.items()):
-            with contextlib.suppress(OSError):  # not readable; or it is gone, and a run will say so
+            with contextlib.suppress(OSError):  # the folder can't be read, or no longer exists; a run will say so
                 opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
                 locks.callback(os.close, opened)
                 facts = os.fstat(opened)

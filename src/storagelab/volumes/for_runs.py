@@ -92,7 +92,7 @@ def lacking_rights(plan: Plan) -> list[PreflightError]:
 
 
 def confirm(plan: Plan, site: Site) -> None:
-    """Notes that the user has confirmed the plan's drives as they are now. Raises PreflightError."""
+    """Records that the user has confirmed the plan's drives in their present state. Raises PreflightError."""
     done: set[tuple[str, ...]] = set()
     for _, name, volume in _of(plan):
         if volume.devices is not None and volume.devices not in done and site.results is not None:
@@ -204,7 +204,7 @@ def sweep(config: Config, site: Site, stop_orphan: Callable[[Path], bool]) -> li
             try:
                 _remove(folders)
             except RunFailed as error:
-                raise PreflightError(f"what an earlier run left is still there: {error}") from error
+                raise PreflightError(f"an earlier run's remains could not be removed: {error}") from error
             removed.append(f"removed {folder}, left behind by a killed run")
     if site.results is not None and any(volume.devices for volume in wanted(config).values()):
         removed += put_back(site.results)
@@ -291,7 +291,7 @@ class PreparationAwaited(StoragelabError):
     def __init__(self, names: list[str], block: int, asked: list[str], confirm: Callable[[], None]) -> None:
         self.names, self.asked, self.block = names, asked, block
         self.confirm = confirm
-        """Checks the preparation, and notes it. Raises PreflightError with the differences from the spec."""
+        """Checks and records the preparation. Raises PreflightError with the differences from the spec."""
         super().__init__("; ".join(asked))
 
     def with_words(self, words: str) -> PreparationAwaited:
@@ -302,7 +302,7 @@ class PreparationAwaited(StoragelabError):
 
 
 def _waiting(block: PlannedBlock, site: Site, state: State, confirmed: dict[str, object]) -> PreparationAwaited | None:
-    """The preparation that a person must make; None without one, or if it was made and still exists."""
+    """The preparation that a person must make; None if there is none, or if it was made and still exists."""
     cells = {name: cell for cell in block.cells.values() for name, one in _kept(cell).items() if one.by_hand}
     if not cells:
         return None
@@ -396,7 +396,7 @@ class _OnVolumes:
         waiting = list(self._made)
 
         def on_progress(work: int) -> None:
-            while waiting:  # the first call tells that the load begins
+            while waiting:  # the first call means that the load begins
                 waiting.pop().begin()
             progress(work)
 

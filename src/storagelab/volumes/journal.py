@@ -39,9 +39,9 @@ _BY_HAND = (
 
 
 class Claim(Frozen):
-    """A drive that an experiment uses: its former state, and the index of its former LBA format. `token` is random; the
-    registry and the journal must have the same token. `made` are the UUIDs that may be on the drive: those of its
-    former content and of everything that storagelab makes. Claims of earlier versions have neither `token` nor `made`.
+    """A drive that an experiment uses: its former state, and the index of its former LBA format. `token` is random. The
+    registry and the journal must have the same token. `made` are the UUIDs that may be on the drive: the UUIDs of its
+    former content, and of everything that storagelab makes. Claims of earlier versions have neither `token` nor `made`.
     """
 
     drive: Drive
@@ -158,8 +158,8 @@ class Journal:
 
     def left(self) -> list[tuple[Claim, bool]]:
         """The drives that were not returned, and whether root's registry has each claim, too, with this folder of
-        results and the same token. A claim in only one of the two does not permit destroying anything without asking:
-        others may write the journal, and a kill may have happened before the first step.
+        results and the same token. If only one of the two has a claim, storagelab must not destroy anything without a
+        question, because others may write the journal, and a kill may have come before the first step.
         """
         registered = {one.drive.id: one for one in claims() if one.results == str(self.results)}
         devices = dict.fromkeys([*(event.device for _, event in self._events()), *registered])
@@ -172,8 +172,8 @@ class Journal:
         return found
 
     def _events(self) -> Iterator[tuple[int, _Event]]:
-        """The lines with their numbers. The last one may have been truncated by a kill; then its step was not begun.
-        Raises RunFailed.
+        """The lines with their numbers. A kill may have truncated the last line. Then its step was not begun. Raises
+        RunFailed.
         """
         try:
             file = os.open(self._file, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)

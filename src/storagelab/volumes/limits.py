@@ -84,7 +84,7 @@ class Limiter:
         self.number = read_text(node_of(device, kernel) / "dev")
 
     def set(self, rates: Rates) -> None:
-        """Sets these limits per second, and limits no other rate. Raises RunFailed."""
+        """Sets these limits per second. It limits no other rate. Raises RunFailed."""
         try:
             if self._version == 1:
                 for name, file in V1_LIMITS.items():
@@ -116,7 +116,8 @@ class Limiter:
 
 @contextlib.contextmanager
 def limited(device: str, kernel: Kernel = HERE) -> Iterator[Limiter]:
-    """Removes the limits at the end, even after an error: the kernel would keep them for the device's next user."""
+    """Removes the limits at the end, even after an error, because the kernel would keep them for the device's next
+    user."""
     drive = Limiter(device, kernel)
     try:
         yield drive
@@ -146,14 +147,14 @@ def warnings(name: str, asked: Rates) -> Iterator[str]:
 
 _LOOK_EVERY_S = 0.05
 _REFILLED_S = 0.25
-"""An empty bucket allows bursts again when it holds credits for a burst of this many seconds. Otherwise the limit would
-flicker, because the kernel admits requests in slices of 0.1 s.
+"""An empty bucket allows bursts again when it holds credits for a burst of this many seconds. Without this rule, the
+limit would change in every slice of 0.1 s in which the kernel admits requests.
 """
 
 
 class Bucket:
-    """The credits of one volume. From the load's beginning to the end of the context, the limit on requests follows the
-    credits; before, it is the limit of a full bucket.
+    """The credits of one volume. From the beginning of the load to the end of the context, the limit on requests
+    follows the credits. Before, the limit is that of a full bucket.
     """
 
     def __init__(self, drive: Limiter, rates: Rates, burst: BurstConfig) -> None:
@@ -188,7 +189,7 @@ class Bucket:
             self._thread.join()
 
     def spend(self, requests: float, seconds: float) -> None:
-        """Takes the credits of these requests out of the bucket, and adds the credits of these seconds."""
+        """Subtracts the credits of these requests from the bucket, and adds the credits of these seconds."""
         filled = self.credits + self._refill_per_s * seconds - requests
         self.credits = min(float(self._burst.credits), max(0.0, filled))
 

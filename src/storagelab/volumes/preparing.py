@@ -32,7 +32,8 @@ from storagelab.words.numbers import bytes_
 PROGRAMS = {"sfdisk": "fdisk"}
 _ALIGNED_BYTES = 2**20
 _BUSY_S = 20.0
-"""How long a program such as udev may have a partition open: until then, the kernel keeps the drive's old table.
+"""The time for which a program such as udev may have a partition open. Meanwhile, the kernel keeps the drive's old
+table.
 """
 _SETTLES_S = 60
 _BLKRRPART = 0x125F
@@ -54,8 +55,8 @@ def make(drive: str, size_bytes: int, sector_bytes: int, table: UUID) -> None:
 
 
 def only_one(drive: str) -> str:
-    """The kernel's name of the drive's only partition, as soon as it exists and udev has finished with it. Raises
-    RunFailed.
+    """The kernel's name of the drive's only partition. Waits until the partition exists and udev has finished with it.
+    Raises RunFailed.
     """
 
     def is_there() -> bool:
@@ -97,8 +98,8 @@ def _users(drive: str) -> str:
 
 def settle() -> None:
     """Waits until udev has processed all changes, if the machine has udev. When a table changes, udev removes and adds
-    each partition, and lets mdadm remove a missing one from its RAID. If this is late, it hits the new RAID. Raises
-    RunFailed.
+    each partition, and lets mdadm remove a missing partition from its RAID. If udev does this late, mdadm removes the
+    partition from the new RAID. Raises RunFailed.
     """
     if path_of("udevadm") is not None:
         said("udevadm", "settle", f"--timeout={_SETTLES_S}")
@@ -114,7 +115,7 @@ _DISCARDS_S = 3600.0
 
 
 def check(name: str, volume: VolumeConfig, journal: Journal | None) -> tuple[Drive, ...]:
-    """The drives of the volume. Raises PreflightError for those that can't be used. Changes nothing."""
+    """The drives of the volume. Raises PreflightError for drives that can't be used. Changes nothing."""
     key = f"volumes.{name}"
     lacks, found = list[PreflightError](), list[Drive]()
     for device in volume.devices or ():
@@ -187,7 +188,7 @@ def put_back_steps(volume: VolumeConfig, found: Sequence[Drive]) -> Iterator[str
 
 
 class OpenDrive:
-    """A drive that is kept open, so that the kernel can't give its number to another one."""
+    """A drive that is kept open, so that the kernel can't give its number to another drive."""
 
     def __init__(self, drive: Drive, opened: int) -> None:
         self.drive, self._opened = drive, opened
@@ -226,8 +227,8 @@ def held(drive: Drive) -> Iterator[OpenDrive]:
 def prepared(
     name: str, volume: VolumeConfig, journal: Journal, uuids: Sequence[UUID]
 ) -> Iterator[list[tuple[Drive, str]]]:
-    """The volume's drives, blank and as the spec asks, each with the device to use on it. `uuids` are the UUIDs of the
-    content that will be made on the drives. Leaving the context gives the drives back. Raises RunFailed.
+    """The volume's drives, blank and as the spec requires, each with the device to use on it. `uuids` are the UUIDs of
+    the content that will be made on the drives. Leaving the context gives the drives back. Raises RunFailed.
     """
     with contextlib.ExitStack() as undo:
         yield [undo.enter_context(_one(name, volume, device, journal, uuids)) for device in volume.devices or ()]
@@ -246,7 +247,7 @@ def _one(
         if history.claim is not None:
             raise RunFailed(f"{device} was not given back by an earlier run: storagelab volumes undo {journal.results}")
         _refuse(drive, volume, key, refusals.Background(history.confirmed, history.released))
-        # Raises RunFailed if the drive has content that the user was not shown
+        # Raises RunFailed if the drive has content that the user has not seen
         seen = (*(history.confirmed.holds or ()), drives.UNKNOWN_DATA)
         new = [one for one in drive.holds or () if one not in seen]
         if new:
@@ -340,7 +341,7 @@ def put_back(journal: Journal, may_wipe: Collection[str] = ()) -> list[str]:
             found = drives.look(claim.drive.id, "devices")
             if not found.model_copy(update={"size_bytes": claim.drive.size_bytes}).is_same_as(claim.drive):
                 raise RunFailed(f"{claim.drive.id} is now another drive, serial {found.serial}; nothing is done to it")
-            # The kernel may have given it another name since.
+            # The kernel may have given the drive another name since.
             with held(claim.drive.model_copy(update={"name": found.name})) as own:
                 found = drives.look(claim.drive.id, "devices")  # the programs of the killed run have ended now
                 journal.refuse_claimed_by_others(found)

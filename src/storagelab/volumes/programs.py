@@ -1,4 +1,4 @@
-"""Runs the system's own programs that make volumes, and names the package of one that is missing."""
+"""Runs the system's programs that make volumes, and names the packages of missing programs."""
 
 from __future__ import annotations
 
@@ -24,9 +24,7 @@ def path_of(program: str) -> str | None:
 
 
 def check(programs: Mapping[str, str], key: str) -> None:
-    """Raises PreflightError that names the packages of the programs that are missing. `programs` have their packages on
-    Debian.
-    """
+    """Raises PreflightError that names the packages of missing programs. `programs` have their packages on Debian."""
     missing = [program for program in programs if path_of(program) is None]
     if missing:
         packages = " ".join(dict.fromkeys(programs[program] for program in missing))
@@ -60,8 +58,8 @@ def said(program: str, *arguments: str, given: str = "", patience_s: float = _PA
 
 
 def patiently(step: Callable[[], object], within_s: float, pause_s: float = 0.2) -> None:
-    """Makes the step, and repeats it for some time if it fails, because a program may still use the device. Raises
-    RunFailed."""
+    """Makes the step. If the step fails, it repeats the step for some time, because a program may still use the device.
+    Raises RunFailed."""
     problems: list[RunFailed] = []
 
     def is_done() -> bool:
@@ -85,8 +83,8 @@ def _last_words(text: str) -> str:
 
 
 # --- the locks of places where programs are at work -------------------------------------------------------------------
-# Each program that storagelab starts holds these descriptors until it ends. So its work is not undone while it runs,
-# even if storagelab was killed.
+# Each program that storagelab starts holds these descriptors until it ends. So storagelab does not undo a program's
+# work while the program runs, even if storagelab was killed.
 
 _LONGEST_S = 3600.0
 """The longest time that one of the programs may take."""

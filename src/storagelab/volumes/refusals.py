@@ -14,7 +14,7 @@ from storagelab.volumes.drives import UNKNOWN_DATA, Drive, Formats, listed
 from storagelab.words.numbers import bytes_
 
 _UNEQUAL = 0.01
-"""Drives of a RAID may differ in size by this share: makers round."""
+"""Drives of a RAID may differ in size by this share, because makers round sizes."""
 
 
 class Background(NamedTuple):
@@ -128,7 +128,8 @@ def refuse_twice(drives: Sequence[Drive], key: str) -> None:
 
 
 def refuse_unequal(drives: Sequence[Drive], key: str) -> None:
-    """Raises PreflightError if drives of a RAID differ in size: it would use only the smallest size on each."""
+    """Raises PreflightError if drives of a RAID differ in size, because the RAID would use only the smallest size on
+    each drive."""
     sizes = [drive.size_bytes for drive in drives]
     if sizes and max(sizes) - min(sizes) > _UNEQUAL * max(sizes):
         each = ", ".join(f"{drive.name} {bytes_(drive.size_bytes)}" for drive in drives)

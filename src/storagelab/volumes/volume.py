@@ -41,9 +41,9 @@ class Volume:
     read_back: Callable[[], Iterable[Check]] = tuple
     """Reads the volume's state again."""
     begin: Callable[[], None] = lambda: None
-    """To be called as the load of a run begins."""
+    """Call it when the load of a run begins."""
     at_the_end: Callable[[], Iterable[Check]] = tuple
-    """Checks for changes during a run: a RAID continues without a failed drive."""
+    """Checks for changes during a run, because a RAID continues without a failed drive."""
     written_before: int = 0
     """Bytes written to the drive before its volume was made. They are subtracted, because the kernel's counter is not
     reset."""
@@ -59,8 +59,8 @@ class Volume:
 
     @contextlib.contextmanager
     def loaded(self) -> Iterator[None]:
-        """Limits the volume while the context lasts, because the set-up is not measured; and notes the bytes written to
-        its drives. Raises RunFailed."""
+        """Limits the volume while the context lasts (the set-up is not measured, so it has no limit), and records the
+        bytes written to its drives. Raises RunFailed."""
         before = [preparing.written_in_life(drive) for drive in self.drives]
         with self._limited():
             yield
@@ -255,7 +255,7 @@ class _Base:
                 event(self.journal, drive)
 
     def announce(self, what: str) -> None:
-        """Notes what is done next."""
+        """Records the next step."""
         self.note(lambda journal, drive: journal.step(drive, what))
 
 
@@ -263,7 +263,7 @@ def _on_own_drive(
     undo: contextlib.ExitStack, name: str, volume: VolumeConfig, folder: Path, facts: dict[str, Any],
     results: Path | None,
 ) -> Volume:  # fmt: skip
-    """The drive or the drives, then the layers, the file system, the queue and the limit."""
+    """Makes the drives, then the layers, the file system, the queue and the limit."""
     undo.enter_context(programs.alone_at(folder))
     base = (_file if volume.file_bytes is not None else _drives)(undo, name, volume, folder, facts, results)
     for step in file_systems.layer_steps(volume):
@@ -290,7 +290,7 @@ def _on_own_drive(
         undo.enter_context(file_systems.mounted(f"/dev/{device}", place, filesystem, options))
     drive = limit = None
     if volume.limit is not None:
-        drive = undo.enter_context(limits.limited(disk_of(device)))  # left first: the last writes need no limit
+        drive = undo.enter_context(limits.limited(disk_of(device)))  # ends first: the last writes need no limit
         limit = limits.resolved(volume.limit, size_bytes(device), f"volumes.{name}.limit")
         facts["limit"] = limit.model_dump(exclude_none=True)
     facts |= {"device": device, "mkfs_options": volume.mkfs_options or "", **stack.facts}
@@ -310,7 +310,7 @@ def _on_own_drive(
 
 @contextlib.contextmanager
 def _naming(key: str, value: str | None) -> Iterator[None]:
-    """Adds to a program's message the key whose value the program may have refused."""
+    """Adds to a program's message the key with the value that the program may have refused."""
     try:
         yield
     except RunFailed as error:
@@ -362,7 +362,7 @@ def remove_left(folders: Sequence[Path]) -> None:
 
 
 def confirm(name: str, volume: VolumeConfig, results: Path) -> None:
-    """Notes that the user confirmed each of the volume's drives, as it is now. Raises PreflightError."""
+    """Records that the user confirmed each of the volume's drives in its present state. Raises PreflightError."""
     for drive in check(name, volume, results):
         Journal(results).confirmed(drive)
 

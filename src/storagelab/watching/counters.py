@@ -28,7 +28,7 @@ def difference(before: Counters, after: Counters) -> Counters:
 
 
 def counting(read: Callable[[], Counters]) -> Callable[[], Counters]:
-    """Read the counters now; the function returned reads them again and gives the difference."""
+    """Reads the counters now. The returned function reads them again, and returns the difference."""
     before = read()
     return lambda: difference(before, read())
 
@@ -85,7 +85,7 @@ class MachineCounters:
 
 # --- clocks ----------------------------------------------------------------------------------------------------------
 #
-# Checks whether a run's elapsed time is reliable: it is measured by the server's clock, which somebody may change.
+# Checks whether a run's elapsed time is reliable. The server's clock measures it, and somebody may change this clock.
 #
 # The server's time is read before the gate opens and after the last loop has ended. The difference is compared with a
 # monotonic clock of this machine. Each answer is uncertain by the time of its round trip.
@@ -143,9 +143,10 @@ class Clocks:
         return _Reading(asked_s, server_s, time.clock_gettime(_STEADY), time.monotonic())
 
     def checks(self, loops: Sequence[Loop]) -> list[Check]:
-        """The checks that the run fails. Raises RunFailed if the run ended before it began, by the server's clock.
+        """The checks that the run fails.
 
-        Without loops, the server's clock measured nothing, so only this machine is checked.
+        Raises RunFailed if, by the server's clock, the run ended before it began. Without loops, the server's clock
+        measured nothing, so only this machine is checked.
         """
         if not loops:
             return self._check_suspension()

@@ -22,7 +22,7 @@ LONGEST_BLIND_S = 0.5
 LARGEST_BLIND_SHARE = 0.005
 """If a run was not sampled, or stood still, for less than this share of its time, it counts as sampled."""
 LATE_S = 1.0
-"""A run is observed every 0.2 s. If an observation is this late, a busy machine alone can't be the reason."""
+"""storagelab observes a run every 0.2 s. If an observation is this late, a busy machine alone can't be the reason."""
 LOOKS_PER_CHECK = 5
 CHECK_INTERVAL_S = 0.2
 """The cost is checked after this many samples and this much time: soon enough to prevent many expensive samples."""
@@ -79,7 +79,7 @@ class Pace:
     """Decides when the next sample is due, and measures the cost of samples. With `at_random`, each sample is at a
     random moment of its interval, so that samples can't coincide with the kernel's clock tick. When samples cost more
     of a core than `budget`, they become rarer; when they cost less again, they return to `hz`. `in_turns` leaves out
-    the samples of every period without sampling (`turns`): at its end, only counters are read.
+    the samples of every period without sampling (`turns`). At the end of such a period, only counters are read.
     """
 
     resting = False
@@ -158,8 +158,8 @@ class Pace:
             self._checked = (checked_s + ends_s - begins_s, spent_s)  # rests don't allow dearer samples
 
     def saw_stopped(self) -> None:
-        """Notes that this sample found a working session stopped by a signal: the time since the last sample counts as
-        not sampled."""
+        """Records that this sample found a working session that a signal had stopped. The time since the last sample
+        then counts as not sampled."""
         self._saw_nothing(self._looked_s, time.monotonic())
 
     def halt(self) -> None:
@@ -192,7 +192,7 @@ class Pace:
         return sampler_s + (sampler_s if session_s is None else session_s)
 
     def end(self) -> None:
-        """Notes the final cost. Call it from the thread, since only the thread can read its own CPU time."""
+        """Records the final cost. Call it from the thread, because only the thread can read its own CPU time."""
         self._spend()
 
     def blind_s(self, run_s: float) -> float:
@@ -301,11 +301,11 @@ class Tallies:
 #
 # Alternates periods of a run with and without sampling, to measure the cost of sampling.
 #
-# Periods are short, because other disturbances of a machine last longer and so affect both kinds equally: with other
-# programs on all CPUs, the ratio of both kinds scatters by 4 % from one run of 16 s to the next, and by 15 % with
-# periods of a second. But periods are longer than most transactions, because a transaction that spans two periods
-# belongs to neither kind. The order is that of Thue and Morse (with, without, without, with, without, with, with,
-# without ...): neither a trend nor a period of the load affects one kind more than the other.
+# Periods are short, because other disturbances of a machine last longer, and so affect both kinds equally. With other
+# programs on all CPUs, the ratio of both kinds scatters by 4 % from one run of 16 s to the next; with periods of a
+# second, it scatters by 15 %. But periods are longer than most transactions, because a transaction that spans two
+# periods belongs to neither kind. The order is that of Thue and Morse (with, without, without, with, without, with,
+# with, without ...): neither a trend nor a period of the load affects one kind more than the other.
 
 
 STRETCH_S = 0.25

@@ -37,7 +37,7 @@ class Accounts:
     """The kernel's accounts of one run's sessions. Call in order: `open`, `begin` while the sessions sleep at the
     gate, `end`, `totals`, `close`.
 
-    If they were not opened, there are no states and no totals, and `reason` says why.
+    If the accounts were not opened, there are no states and no totals, and `reason` says why.
     """
 
     def __init__(self, reason: str = "") -> None:
@@ -81,7 +81,8 @@ class Accounts:
         ]  # fmt: skip
 
     def totals(self) -> Totals | None:
-        """The totals of all sessions together; None, with the reason noted, if those of one session are missing."""
+        """The totals of all sessions together. If the totals of one session are missing, returns None and records the
+        reason."""
         if not self._views:
             return None
         total = [0, 0, 0, 0]
@@ -229,7 +230,7 @@ class SessionSampler(Watch, ABC):
     moments.
 
     Call in order: `prepare`, `baseline` while all sessions wait at the gate, `start` as it opens, `stop` when the last
-    session is done but all are still connected. Errors while sampling are not raised, but stored in
+    session is done but all are still connected. Errors during sampling are not raised, but stored in
     `Observation.error`.
     """
 

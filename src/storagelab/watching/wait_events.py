@@ -70,7 +70,7 @@ UNKNOWN = Event(NOTHING)
 
 class WaitEvents:
     """The waits of one engine. A wait that is not `listed` gets the meaning of the first of the `rules` (regular
-    expressions) that matches part of its name, so a wait of a later version is classed sensibly.
+    expressions) that matches part of its name, so a wait of a later version gets a sensible class.
 
     `spelt` unifies the spellings of a name, both in the list and in the server's output.
     """

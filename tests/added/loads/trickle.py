@@ -1,4 +1,4 @@
-"""A load that nobody has: one statement a transaction, on a table of a set width."""
+"""A load only for tests: one statement per transaction, on a table of a set width."""
 
 from __future__ import annotations
 

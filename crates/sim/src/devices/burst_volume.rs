@@ -1,12 +1,12 @@
 //! A network volume that may exceed its baseline rate as long as it has I/O credits, as cloud providers sell it.
 //!
-//! A request costs a credit for each `io_bytes` of it, begun ones included. Credits are earned at the baseline rate, up to
-//! those that fit the bucket, and spent at most at the burst rate. A request that finds none waits for the next: then the
-//! volume runs at its baseline. Beside that its data queue for a throughput limit, and each request takes a latency, the
-//! network's included.
+//! A request costs a credit for each `io_bytes` or part of it. The volume earns credits at the baseline rate until the
+//! bucket is full, and spends them at most at the burst rate. A request that finds no credit waits for the next one, so
+//! the volume then runs at its baseline. In addition, data queue for a throughput limit, and each request takes a
+//! latency, which includes the network's.
 //!
-//! Credits stay as they are between two runs: hours of rest would fill them again, and nobody waits that long. A format
-//! doesn't fill them either.
+//! Credits do not change between two runs. Only hours of rest would refill them, and nobody waits that long. A format
+//! does not refill them, either.
 
 use serde::{Deserialize, Serialize};
 
@@ -27,7 +27,7 @@ figures! {
         host_cpu_ns: Figure<u64> [0, SEC];
         /// From a request's turn to its completion, without its data.
         latency_ns: Figure<u64> [1, SEC];
-        /// Jitter of that, either way.
+        /// Jitter of this latency, either way.
         jitter_per_mille: Figure<u32> [0, 1000];
         /// The most data, both directions together.
         bytes_per_s: Figure<u64> [1_000_000, 1 << 40];
@@ -37,7 +37,7 @@ figures! {
 figures! {
     /// I/O credits.
     Credits {
-        /// The rate at which credits are earned.
+        /// The rate at which the volume earns credits.
         baseline_ios_per_s: Figure<u64> [1, 10_000_000];
         /// The most I/Os a second while there are credits.
         burst_ios_per_s: Figure<u64> [1, 10_000_000];
@@ -80,7 +80,7 @@ impl Profile {
         if credits.burst_ios_per_s.value < credits.baseline_ios_per_s.value {
             return Err("burst_ios_per_s is less than baseline_ios_per_s: a burst is faster".to_owned());
         }
-        // One I/O fits any bucket, or there would never be enough for it.
+        // Any bucket holds the credits of one I/O. Otherwise, there would never be enough for it.
         let bucket = (credits.bucket_ios.value * UNITS / scale).max(UNITS);
         Ok(Box::new(Volume {
             face: Face::new(&host.usable_bytes, &host.sector_bytes, &host.host_cpu_ns, scale)?,
@@ -100,7 +100,7 @@ impl Profile {
     }
 }
 
-/// Credits are counted in parts of an I/O of 1/10^9, so that what a nanosecond earns is a whole number.
+/// Credits are counted in units of 1/10^9 of an I/O, so that a nanosecond earns a whole number of units.
 const UNITS: u64 = SEC;
 
 #[derive(Clone, Debug, Default)]

@@ -1,8 +1,8 @@
 //! A drive that `storagelab drives fit` measured, by the law with few figures in src/storagelab/drives/fitting.py.
 //!
-//! A request and its data take the time of a lone one, stretched by those that are in progress when it comes. Beside that it passes
-//! each limit on requests and bytes a second, in the order in which requests came. A request is in order if it begins where the last one
-//! of its direction ended.
+//! A request and its data take the time of a lone request, multiplied by a factor for the requests that are in progress
+//! when it comes. In addition, it passes each limit on requests and bytes a second, in order of arrival. A request is
+//! sequential if it begins where the last request of its direction ended.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -38,9 +38,9 @@ figures! {
         read_in_order_ns: Figure<u64> [1, SEC];
         /// A lone write that begins where the last one ended, without its data.
         write_in_order_ns: Figure<u64> [1, SEC];
-        /// How fast the data of a lone read pass.
+        /// The rate at which the data of a lone read pass.
         read_data_bytes_per_s: Figure<u64> [1_000, 1 << 50];
-        /// How fast the data of a lone write pass.
+        /// The rate at which the data of a lone write pass.
         write_data_bytes_per_s: Figure<u64> [1_000, 1 << 50];
         /// Reads that are served at once, in thousandths.
         reads_parallel_per_mille: Figure<u64> [1_000, 1 << 30];
@@ -124,7 +124,7 @@ impl Profile {
     }
 }
 
-/// A limit, and until when it is used up.
+/// A limit, and the time until which it is used up.
 #[derive(Clone, Debug)]
 struct Limit {
     /// Whether it is for reads; `None` for both directions.
@@ -195,9 +195,9 @@ struct Drive {
     face: Face,
     service: Service,
     limits: Vec<Limit>,
-    /// Where a write, and a read, in order would begin.
+    /// The places at which a sequential write and a sequential read would begin.
     expected_offsets: [Option<u64>; 2],
-    /// When each request in progress will be done.
+    /// The time at which each request in progress will be done.
     progressing: BinaryHeap<Reverse<Ns>>,
     requests: u64,
     bytes: u64,

@@ -1,8 +1,8 @@
-//! An `NVMe` drive that writes into an SLC cache first: flash that holds one bit a cell, and so is programmed faster.
+//! An `NVMe` drive that first writes into an SLC cache: flash with one bit per cell, which is programmed faster.
 //!
-//! Data are acknowledged once they are in the drive's buffer. The buffer empties into the cache as long as that has room,
-//! and then into the flash itself, at its native rate. A drive that has been idle for a while moves the cache's data to the
-//! flash; a drive at rest between two runs has had the time for all of it. Reads take the time of a die, many of them at once.
+//! Data are acknowledged once they are in the drive's buffer. The buffer empties into the cache while the cache has
+//! room, and then into the flash itself, at the flash's native rate. After some idle time, a drive moves the cache's
+//! data to the flash; between two runs, all of the data. A read takes the time of a die, and many dies read at once.
 //!
 //! Not modelled: garbage collection of the native flash (so a profile gives the rate of a drive with room), a cache that
 //! shrinks as the drive fills, and heat.
@@ -58,7 +58,7 @@ figures! {
         native_bytes_per_s: Figure<u64> [1_000_000, 1 << 40];
         /// How long a drive must have been idle before it moves the cache's data to the flash.
         idle_after_ns: Figure<u64> [0, 86_400 * SEC];
-        /// The rate at which it does.
+        /// The rate at which it moves this data.
         fold_bytes_per_s: Figure<u64> [1, 1 << 40];
     }
 }
@@ -135,14 +135,14 @@ struct Drive {
     link_write_bytes_per_s: u64,
     read_ns: Ns,
     die_bytes: u64,
-    /// Until when each die reads.
+    /// The time until which each die reads.
     dies: Vec<Ns>,
     writes: Writes,
     /// The size of the cache in this world.
     slc_bytes: u64,
     link_read_until: Ns,
     link_write_until: Ns,
-    /// When all that was accepted will be in cache or flash.
+    /// The time at which all accepted data will be in the cache or the flash.
     programmed_until: Ns,
     /// Data in the cache.
     cached_bytes: u64,
@@ -161,7 +161,7 @@ impl Drive {
         let folded = u64::try_from(most).unwrap_or(u64::MAX).min(self.cached_bytes);
         self.cached_bytes -= folded;
         self.counts.folded_bytes += folded;
-        // The drive was busy with it, and what was folded is not folded again.
+        // The drive was busy with this work, and does not move the same data again.
         self.programmed_until = self
             .programmed_until
             .max(now.saturating_sub(self.writes.idle_after_ns.value));
@@ -191,7 +191,7 @@ impl Drive {
         let native = bytes - cached;
         let program_ns = takes_ns(cached, self.writes.slc_bytes_per_s.value)
             + takes_ns(native, self.writes.native_bytes_per_s.value);
-        // The buffer is as long as what it holds takes to be programmed, at the present rate.
+        // The length of the buffer is the time that its content takes to be programmed, at the present rate.
         let Writes {
             slc_bytes_per_s,
             native_bytes_per_s,

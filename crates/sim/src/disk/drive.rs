@@ -2,8 +2,7 @@
 //!
 //! A request costs command overhead (unless it waited longer than that anyway), the seek, extra settling before a
 //! write, the rotation until its first byte is under the head, and the transfer of its bytes. Three things save some of
-//! that:
-//! - a write that was already waiting and begins where the last one ended continues without a pause;
+//! these times: - a write that was already waiting and begins where the last one ended continues without a pause;
 //! - so does a read; reads also hit what has passed under the head since the last read ended, as the disk reads ahead;
 //! - data still in the buffer costs only the command and the interface.
 
@@ -39,7 +38,7 @@ struct Stream {
     write: bool,
 }
 
-/// What a disk did: sums since it was made, or in a run.
+/// The work of a disk: sums since it was made, or in a run.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
 pub struct Counters {
     /// Requests that read.
@@ -77,7 +76,7 @@ impl Counters {
         ]
     }
 
-    /// What happened since `earlier`.
+    /// The work since `earlier`.
     #[must_use]
     pub fn since(mut self, mut earlier: Self) -> Self {
         for (now, before) in self.all().into_iter().zip(earlier.all()) {
@@ -93,7 +92,7 @@ pub struct Disk {
     parameters: Parameters,
     places: Places,
     curve: SeekCurve,
-    /// How far the platters have turned at time 0.
+    /// The rotation of the platters at time 0.
     phase_ns: Ns,
     /// The head's position: the next byte on its track.
     head: u64,
@@ -150,7 +149,7 @@ impl Disk {
         self.queue.len() as u64 + u64::from(self.serving.is_some())
     }
 
-    /// How far the head is from a byte, in bytes.
+    /// The distance of the head from a byte, in bytes.
     #[must_use]
     pub fn distance(&self, byte: u64) -> u64 {
         self.head.abs_diff(byte)
@@ -234,12 +233,12 @@ impl Disk {
         next.expect("the queue is not empty")
     }
 
-    /// When the arm or the buffer can begin: the disk accepts commands while it serves others.
+    /// The time at which the arm or the buffer can begin. The disk accepts commands while it serves other requests.
     fn begin(&self, now: Ns, request: &Request) -> Ns {
         now.max(request.arrived_ns + self.parameters.command_ns)
     }
 
-    /// How long until the first byte of a request is under the head, without the command overhead.
+    /// The time until the first byte of a request is under the head, without the command overhead.
     fn positioning(&self, now: Ns, request: &Request) -> Ns {
         if self.goes_on(now, request).is_some() {
             return 0;
@@ -262,7 +261,7 @@ impl Disk {
         (arm_ns, (to.angle_ns + revolution_ns - there) % revolution_ns)
     }
 
-    /// When a request will be done that continues the last one or is in the buffer; `None` for any other request.
+    /// The end of a request that continues the last one or is in the buffer; `None` for any other request.
     fn goes_on(&self, now: Ns, request: &Request) -> Option<Ns> {
         let Stream {
             first,
@@ -321,7 +320,7 @@ impl Disk {
         done_ns
     }
 
-    /// This disk at rest, as bytes: where its arm is, and its counters.
+    /// This disk at rest, as bytes: the place of its arm, and its counters.
     #[must_use]
     pub fn save(&self) -> Vec<u8> {
         let mut out = Writer::default();

@@ -1,4 +1,4 @@
-//! One disk's behaviour as plain integers: a profile resolved for one scale.
+//! The behaviour of one disk as plain integers, from a profile at one scale.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +14,7 @@ pub enum Order {
     Fifo,
     /// The arm goes inwards from request to request, and from the last one back to the outermost (C-LOOK).
     Elevator,
-    /// The request that the head reaches soonest, by seek and rotation together, as a disk with command queueing knows.
+    /// The request that the head reaches soonest, by seek and rotation together, as in a disk with command queueing.
     Shortest,
 }
 
@@ -41,11 +41,11 @@ pub struct Parameters {
     pub command_ns: Ns,
     /// From the disk's buffer to the host.
     pub interface_bytes_per_s: u64,
-    /// How far the disk reads ahead while it has nothing else to do.
+    /// The amount that the disk reads ahead while it has no other work.
     pub read_ahead_bytes: u64,
     /// The service order.
     pub order: Order,
-    /// How many requests it chooses among, the oldest first; the others wait outside.
+    /// The number of requests among which it chooses, the oldest first. The others wait outside.
     pub queue_depth: usize,
     /// A request that has waited this long goes first, whatever the order.
     pub patience_ns: Ns,
@@ -54,7 +54,7 @@ pub struct Parameters {
 }
 
 impl Parameters {
-    /// Says what is wrong with these parameters, if anything is.
+    /// Checks these parameters.
     ///
     /// # Errors
     /// A sentence for the author of the figures.

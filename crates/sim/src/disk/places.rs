@@ -32,7 +32,7 @@ pub struct Places {
 pub struct Place {
     /// The cylinder, from the outside.
     pub cylinder: u64,
-    /// How long after the zero mark it passes under its head.
+    /// The time after the zero mark at which it passes under its head.
     pub angle_ns: Ns,
 }
 
@@ -102,7 +102,7 @@ impl Places {
         }
     }
 
-    /// How long `bytes` from `byte` on take to pass under the heads.
+    /// The time that `bytes` bytes from `byte` on take to pass under the heads.
     #[must_use]
     pub fn passing_ns(&self, byte: u64, bytes: u64) -> Ns {
         let (mut at, end, mut passing_ns) = (byte, byte + bytes, 0);

@@ -22,9 +22,9 @@ figures! {
         surfaces: Figure<u64>;
         /// Sustained rate over many outer tracks.
         outer_bytes_per_s: Figure<u64>;
-        /// The same for inner tracks.
+        /// Sustained rate over many inner tracks.
         inner_bytes_per_s: Figure<u64>;
-        /// From one track to the next during a transfer.
+        /// Time from one track to the next during a transfer.
         track_switch_ns: Figure<u64>;
     }
 }
@@ -32,13 +32,13 @@ figures! {
 figures! {
     /// The arm. Times include settling, and no command overhead.
     Arm {
-        /// To the next track, for a read.
+        /// Seek to the next track, for a read.
         track_to_track_ns: Figure<u64>;
-        /// Over all pairs of tracks, for a read.
+        /// Seek over all pairs of tracks on average, for a read.
         average_read_ns: Figure<u64>;
-        /// The same for a write.
+        /// Seek over all pairs of tracks on average, for a write.
         average_write_ns: Figure<u64>;
-        /// From one end to the other, for a read.
+        /// Seek from one end to the other, for a read.
         full_stroke_ns: Figure<u64>;
     }
 }
@@ -50,11 +50,11 @@ figures! {
         command_ns: Figure<u64>;
         /// From the disk's buffer to the host.
         interface_bytes_per_s: Figure<u64>;
-        /// How far it reads ahead.
+        /// The most bytes that the disk reads ahead.
         read_ahead_bytes: Figure<u64>;
         /// The service order.
         order: Figure<Order>;
-        /// How many requests it chooses among.
+        /// The number of requests that the disk chooses among.
         queue_depth: Figure<u32>;
         /// A request that has waited this long goes first.
         patience_ns: Figure<u64>;

@@ -13,10 +13,10 @@ use crate::kernel::Ns;
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct SeekCurve {
     track_ns: i64,
-    /// What the root and the line add at full stroke.
+    /// The amounts that the root and the line add at full stroke.
     root_ns: i64,
     line_ns: i64,
-    /// Cylinders from the first to the last, less one: the longest distance beyond a single track.
+    /// The number of cylinders from the first to the last, minus one: the longest distance beyond a single track.
     span: i64,
 }
 
@@ -38,7 +38,7 @@ impl SeekCurve {
         // average = track + root 8/15 + line / 3, full = track + root + line.
         let root_ns = 5 * (average - track) - 5 * (full - track) / 3;
         let line_ns = full - track - root_ns;
-        // The curve is steepest at the start, so only its far end might slope down.
+        // The curve is steepest at the start, so only its far end could slope down.
         if root_ns < 0 || 2 * line_ns + root_ns < 0 {
             return Err(format!(
                 "no seek curve that only rises has {track_ns} ns from track to track, {average_ns} ns on average and {full_ns} \

@@ -21,8 +21,8 @@ struct Pages {
     latched: Cell<u32>,
 }
 
-/// The pages of both levels. There are as many as at life-size, so that their latches are as hot. A page is one of
-/// equal parts of the key space, as many as there would be pages.
+/// The pages of both levels. There are as many as at life-size, so that their latches have the same contention. The key
+/// space is divided into as many equal parts as there would be pages, and each page is one part.
 #[derive(Debug)]
 pub(super) struct Above<'w> {
     os: &'w Sqlos,
@@ -69,7 +69,7 @@ impl<'w> Above<'w> {
         self.levels[0].latched.get() + self.levels[1].latched.get()
     }
 
-    /// The latch on the way down to `key` that bars a reader now, if there is one.
+    /// The latch on the way down to `key` that now blocks a reader, if there is such a latch.
     #[inline(always)]
     pub(super) fn barred(&self, key: u32) -> Option<Latch<'w>> {
         if self.latched() == 0 {
@@ -87,7 +87,7 @@ impl<'w> Above<'w> {
             .find(|latch| latch.is_barred(Mode::Sh))
     }
 
-    /// Latches the page above the leaf for `key`, to change it; [`Above::release`] lets it go.
+    /// Latches the page above the leaf for `key`, to change it. [`Above::release`] releases the latch.
     pub(super) async fn acquire(&self, key: u32, level: Level) -> Hold<'w> {
         let latched = &self.levels[level as usize].latched;
         latched.set(latched.get() + 1);

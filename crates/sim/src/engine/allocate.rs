@@ -5,8 +5,8 @@
 //! SH is compatible with UP, so nobody waits for a worker that looks. A worker that wants to look while others queue
 //! waits only until the next release of the page: a release grants the latch to all compatible requests in its queue
 //! (C. Bolton and others, *Professional SQL Server 2012 Internals and Troubleshooting*, chapter 7). So looks are short
-//! waits for `PAGELATCH_SH` beside the convoy. Here latches are granted strictly in order, so looks wait for a separate
-//! event, which each release sets.
+//! waits for `PAGELATCH_SH` beside the convoy. In this model, latches are granted strictly in order. So looks wait for
+//! a separate event, which each release sets.
 
 use std::cell::{Cell, RefCell};
 
@@ -61,7 +61,7 @@ impl<'w> Allocator<'w> {
         self.os.latch(Page::Pfs { file, index }.key(), LatchClass::Page)
     }
 
-    /// Looks for a free page of a file. It holds nothing afterwards, so others may take the page before it is marked.
+    /// Looks for a free page of a file. Afterwards it holds no latch, so others may take the page before it is marked.
     async fn look_for_page(&self, files: &RefCell<Files>, file: u32) {
         if let Some(look) = self.pfs_latch(files, file).try_acquire(Mode::Sh) {
             look.release();
@@ -96,7 +96,7 @@ impl<'w> Allocator<'w> {
             if files.borrow().needs_extent(file) {
                 let taken = self.take_extent(files, file, words).await;
                 if self.looks && !taken {
-                    // Another worker has taken one meanwhile, so it must look again.
+                    // Another worker has taken a page meanwhile, so this worker must look again.
                     continue;
                 }
             }

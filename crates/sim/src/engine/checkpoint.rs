@@ -10,7 +10,7 @@ use crate::kernel::{MS, Ns};
 use crate::scenario::Costs;
 use crate::sqlos::{Semaphore, Sqlos, WaitType};
 
-/// What of the checkpoint no profile says.
+/// The checkpoint's constants that are in no profile.
 pub(crate) mod constants {
     crate::figures::constants! { "the server", default: false {
         checkpoint_latency_fades_ns: u64 = 80_000_000, Assumed,
@@ -27,7 +27,7 @@ use constants::{
     checkpoint_latency_fades_ns, checkpoint_look_frame_ns, checkpoint_look_frames, checkpoint_uncharged_writes,
 };
 
-/// What the checkpoint knows about its writes.
+/// The checkpoint's knowledge about its writes.
 #[derive(Debug)]
 pub(super) struct Checkpoint<'w> {
     /// For at most this many writes at once.
@@ -93,7 +93,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Writes the pages that are dirty when their frames' turn comes.
+    /// Writes each page that is dirty when the turn of its frame comes.
     async fn write_dirty_pages(&self) {
         let mut frame = 0;
         let mut uncharged = 0;

@@ -1,4 +1,4 @@
-//! The engine's counters: one record, from which readings and outcomes are made.
+//! The engine's counters in one record, from which readings and outcomes are made.
 
 use std::cell::Cell;
 

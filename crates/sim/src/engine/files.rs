@@ -1,4 +1,4 @@
-//! Data files on volumes: where they lie, and where the next page comes from.
+//! Data files on volumes: their places, and the place of the next page.
 
 use super::geometry::{DbPage, EXTENT_PAGES, Geometry, PAGE_BYTES, PageKind};
 use super::leaf::Leaf;
@@ -18,13 +18,13 @@ pub struct Layout {
     pub pages_per_file: u32,
     /// The log's volume, its first byte there, and its length.
     pub log: (usize, u64, u64),
-    /// How far everything is moved on each volume, round and round, in bytes.
+    /// The distance, in bytes, by which everything is moved on each volume; the end wraps around to the beginning.
     pub shift_bytes: Vec<u64>,
     /// The size of each volume.
     pub volume_bytes: Vec<u64>,
 }
 
-/// A field of a run, and why it can't be.
+/// A field of a run, and the reason why its value is impossible.
 pub type Misfit = (&'static str, String);
 
 impl Layout {
@@ -80,14 +80,14 @@ impl Layout {
         })
     }
 
-    /// Moves everything to a random place, as a file system may that has deleted the files of the run before.
+    /// Moves everything to a random place, as a file system may do after it has deleted the files of the run before.
     pub fn shift(&mut self, rng: &mut Rng) {
         for (shift, bytes) in self.shift_bytes.iter_mut().zip(&self.volume_bytes) {
             *shift = rng.below((bytes / PAGE_BYTES).max(1)) * PAGE_BYTES;
         }
     }
 
-    /// Pages of all data files that a table can have: no header, no allocation page.
+    /// The pages of all data files that a table can use, without headers and allocation pages.
     #[must_use]
     pub fn table_pages(&self, geometry: Geometry) -> u64 {
         let own = u64::from(EXTENT_PAGES) + geometry.allocation_pages(self.pages_per_file);
@@ -103,7 +103,7 @@ impl Layout {
         (volume, self.shifted(volume, base + u64::from(page) * PAGE_BYTES))
     }
 
-    /// Where an address is after the shift.
+    /// The place of an address after the shift.
     #[must_use]
     pub fn shifted(&self, volume: usize, offset: u64) -> u64 {
         let usable = self.usable_bytes(volume);
@@ -112,8 +112,8 @@ impl Layout {
         if place < usable { place } else { place - usable }
     }
 
-    /// Where bytes are that begin at a shifted address: in one piece, or in two if they go over the end of the volume, since files
-    /// that were moved over it go on at its beginning. Each piece is its first byte and its length; the second may have none.
+    /// The place of bytes that begin at a shifted address. They are in two pieces if they cross the end of the volume,
+    /// because moved files continue at its beginning. A piece is its first byte and its length, which may be 0.
     #[must_use]
     #[inline]
     pub fn pieces(&self, volume: usize, offset: u64, bytes: u64) -> [(u64, u64); 2] {
@@ -128,13 +128,13 @@ impl Layout {
     }
 }
 
-/// About how many pages above so many leaves, rather too many: one splits off for every `fanout` splits, by chance.
+/// A high estimate of the pages above this many leaves: by chance, one splits off for every `fanout` splits.
 #[must_use]
 pub const fn index_pages_for(leaves: u64, fanout: u64) -> u64 {
     (leaves / fanout).saturating_mul(3) / 2 + 4
 }
 
-/// Pages that each file gets, whole extents: an equal share of what was asked for, or of what is left on the fullest volume.
+/// The pages of each file, in whole extents: an equal share of the requested size, or of the fullest volume's space.
 fn pages_per_file(
     scenario: &Scenario,
     run: &RunPlan,
@@ -181,7 +181,7 @@ fn pages_per_file(
     u32::try_from(pages).map_err(|_| ("data_files", "a file has too many pages".to_owned()))
 }
 
-/// One data file: how far it has been filled, and the numbers of its extents.
+/// One data file: its filled length, and the numbers of its extents.
 #[derive(Clone, Debug)]
 struct File {
     next_page: u32,
@@ -195,8 +195,8 @@ const NO_EXTENT: u32 = u32::MAX;
 
 /// All data files: extents are taken one after the other in each.
 ///
-/// Extents are numbered over all files in the order of their taking, and leaves by the page they are on: eight for each
-/// extent. So leaves that are neighbours on disk have neighbouring numbers, and there are hardly more numbers than leaves.
+/// Extents are numbered over all files in the order in which they are taken. Leaves are numbered by their pages: eight
+/// for each extent. So neighbours on disk have neighbouring numbers, and there are hardly more numbers than leaves.
 #[derive(Debug)]
 pub struct Files {
     geometry: Geometry,
@@ -251,7 +251,7 @@ impl Files {
         file.next_page == file.extent_end
     }
 
-    /// Takes the next extent of a file for the table. The allocation pages at its head are left out.
+    /// Takes the next extent of a file for the table, without the allocation pages at its beginning.
     ///
     /// # Panics
     /// If there are 2^29 extents already.
@@ -267,22 +267,22 @@ impl Files {
         }
     }
 
-    /// Which PFS page of the file covers its next page: what people see.
+    /// The PFS page of the file that covers its next page. Reports show this page.
     #[must_use]
     pub fn next_pfs(&self, file: u32) -> u32 {
         self.geometry.pfs_index(self.each[file as usize].next_page)
     }
 
-    /// How many PFS pages' worth of pages has been allocated in the file, at life-size pace: what is latched.
+    /// The number of PFS pages used up in the file, at the pace of life-size. Workers latch the page of this number.
     ///
-    /// Pages are allocated as fast as at life-size, though there are fewer, so a PFS page must be the one in use for as many
-    /// allocations; else those who queue for it would be parted more often.
+    /// Pages are allocated as fast as at life-size, although there are fewer. So a PFS page must be in use for as many
+    /// allocations as at life-size. Otherwise, the queue for it would be broken up more often.
     #[must_use]
     pub fn pfs_in_use(&self, file: u32) -> u32 {
         self.each[file as usize].next_page / super::geometry::PFS_INTERVAL
     }
 
-    /// Which GAM page of the file covers its next page.
+    /// The GAM page of the file that covers its next page.
     #[must_use]
     pub fn next_gam(&self, file: u32) -> u32 {
         self.geometry.gam_index(self.each[file as usize].next_page)
@@ -300,7 +300,7 @@ impl Files {
         assert!(file.next_page < self.pages_per_file, "a file with room was picked");
         let page = file.next_page;
         file.next_page += 1;
-        // An allocation page in the middle of an extent is no page of the table.
+        // An allocation page in the middle of an extent does not belong to the table.
         while file.next_page < file.extent_end && geometry.kind(file.next_page) != PageKind::Data {
             file.next_page += 1;
         }
@@ -332,7 +332,7 @@ impl Files {
         DbPage::new(self.first_pages[extent as usize] + page)
     }
 
-    /// The leaf on the page after, if the file goes on there.
+    /// The leaf on the next page, if the file continues there.
     #[must_use]
     #[inline(always)]
     pub fn after(&self, leaf: Leaf) -> Option<Leaf> {
@@ -349,7 +349,7 @@ impl Files {
         same_file.then(|| self.leaf_on(DbPage::new(page))).flatten()
     }
 
-    /// The leaf on the page before, if the file's table begins before that.
+    /// The leaf on the page before, if that page belongs to the table.
     #[must_use]
     #[inline]
     pub fn before(&self, leaf: Leaf) -> Option<Leaf> {
@@ -361,7 +361,7 @@ impl Files {
         same_file.then(|| self.leaf_on(DbPage::new(page - 1))).flatten()
     }
 
-    /// The next page of a file: it tells whether a page has been taken there since.
+    /// The next page of a file, which shows whether a page has been taken there since.
     #[must_use]
     pub fn next_page(&self, file: u32) -> u32 {
         self.each[file as usize].next_page

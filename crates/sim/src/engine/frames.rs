@@ -7,7 +7,7 @@ use super::pool::{Victim, Wanted};
 use crate::hint::rare;
 use crate::sqlos::Mode;
 
-/// Most frames that the clock's hand passes in search of one victim: twice around.
+/// The most frames that the clock's hand passes in search of one victim: two full turns.
 const ROUNDS: u32 = 2;
 
 impl Engine<'_> {
@@ -78,7 +78,7 @@ impl Engine<'_> {
         self.tree.borrow_mut().state_mut(leaf).end_wait();
     }
 
-    /// Frees a frame, or starts to, if fewer evictions are in progress than leaves wait. True if one is free now.
+    /// Frees a frame, or starts to, if fewer evictions are in progress than leaves wait. True if a frame is free now.
     fn make_room(&self, home: u32) -> bool {
         while self.pool.borrow().wants_eviction() {
             let victim = {

@@ -1,11 +1,11 @@
 //! The layout of a file: pages, extents, and the allocation pages among them.
 //!
-//! A page has 8192 bytes, 96 of them its header; 8 pages are an extent. Page 1 of a file and then every 8,088th is a PFS page
-//! (*page free space*), which says for the pages after it how full they are. A GAM page (*global allocation map*) says which
-//! extents are free, page 2 and then every 511,232nd; the SGAM page behind it does the same for mixed extents.
+//! A page has 8192 bytes, 96 of them its header; 8 pages are an extent. Page 1 of a file, and then every 8,088th page,
+//! is a PFS page (*page free space*), which says how full the next pages are. Page 2, and then every 511,232nd page, is
+//! a GAM page (*global allocation map*), which lists free extents. The SGAM page behind it lists mixed extents.
 //!
-//! A world of scale 64 has files 64 times smaller, so those intervals are 64 times smaller too. The allocations under
-//! one PFS page's latch, and their time, are those of life-size divided by the scale, like everything else.
+//! At scale 64, files are 64 times smaller, so those intervals are 64 times smaller, too. The number of allocations
+//! under one PFS page's latch, and their time, are those of life-size divided by the scale, like everything else.
 
 /// Bytes of a page.
 pub const PAGE_BYTES: u64 = 8192;
@@ -73,13 +73,13 @@ impl Geometry {
         Self { scale }
     }
 
-    /// Which PFS page of its file covers `page`: 0 for the first.
+    /// The number of the PFS page of its file that covers `page`; 0 for the first.
     #[must_use]
     pub fn pfs_index(self, page: u32) -> u32 {
         self.index(page, PFS_INTERVAL)
     }
 
-    /// Which GAM page of its file covers `page`.
+    /// The number of the GAM page of its file that covers `page`.
     #[must_use]
     pub fn gam_index(self, page: u32) -> u32 {
         self.index(page, GAM_INTERVAL)

@@ -1,8 +1,8 @@
-//! Reads and writes of pages: how they start, and what follows when they are done.
+//! Reads and writes of pages: how they start, and the steps after they are done.
 //!
 //! A read latches its page exclusively, a write latches its page shared. A worker that wants to change the page waits
 //! in `PAGEIOLATCH_EX`. A read needs a free frame. If there is none, a victim must be evicted first, and a dirty victim
-//! must be written before that: all of this is part of the wait for the page to be read.
+//! must be written before that. All of this is part of the wait for the page that is read.
 
 use super::ios::{Io, Why};
 use super::leaf::Leaf;
@@ -94,7 +94,7 @@ impl Engine<'_> {
     fn gather(&self, seed: Leaf) -> Option<(Leaf, u32)> {
         let most = u32::try_from(self.costs.gather_pages.value).unwrap_or(u32::MAX);
         let (files, mut tree) = (self.files.borrow(), self.tree.borrow_mut());
-        // The next pages' leaves lie beside it, so all are fetched together.
+        // The leaves of the next pages lie beside it, so all are fetched together.
         let beside = [
             seed.number().wrapping_sub(NEIGHBOUR),
             seed.number().wrapping_add(NEIGHBOUR),

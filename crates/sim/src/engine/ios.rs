@@ -1,4 +1,4 @@
-//! I/Os in progress, and the volumes that do them.
+//! I/Os in progress, and their volumes.
 
 use std::cell::{Cell, Ref, RefCell};
 
@@ -30,7 +30,7 @@ pub(super) enum Why {
     Evict(Victim),
 }
 
-/// What an I/O reads or writes, and for what purpose.
+/// The object and the purpose of an I/O.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Io {
     Read {
@@ -67,7 +67,7 @@ impl Io {
 struct Slot {
     io: Io,
     begun_ns: Ns,
-    /// How many requests to the volume it waits for.
+    /// The number of requests to the volume for which it waits.
     waits_for: u32,
 }
 
@@ -112,7 +112,7 @@ pub(super) struct Ios<'w> {
     volumes: RefCell<Vec<Volume>>,
     /// CPU time that the driver of each volume's drives takes for a page.
     driver_cpu_ns: Vec<Ns>,
-    /// The same for all volumes if they are alike, so that no page need be looked up.
+    /// The same for all volumes, if they are alike. Then no page must be looked up.
     any_driver_cpu_ns: Option<Ns>,
     /// When each volume will be called next.
     due_ns: Vec<Cell<Ns>>,
@@ -288,7 +288,7 @@ impl<'w> Ios<'w> {
     /// Schedules a call of a volume at `due_ns`, unless one is due before that.
     #[inline]
     fn arm(&self, volume: usize, due_ns: Ns) {
-        // Flash, the most frequent case, never has anything due.
+        // Flash, which is the most frequent case, never has anything due.
         if rare(due_ns < self.due_ns[volume].get()) {
             self.due_ns[volume].set(due_ns);
             let volume = u32::try_from(volume).expect("volumes are few");

@@ -7,16 +7,16 @@ use super::resource::LABEL_LAZY;
 use crate::scenario::Costs;
 use crate::sqlos::{Event, Semaphore, Sqlos, WaitType};
 
-/// Most pages that the lazy writer evicts before it charges its CPU time, and most frames that it examines for each.
+/// The most pages that it evicts before it charges its CPU time, and the most frames that it examines for each page.
 const BATCH: u32 = 16;
 const FRAMES: u32 = 1024;
 
-/// When the lazy writer works, and how many writes it may have in progress.
+/// The conditions under which the lazy writer works, and the most writes that it may have in progress.
 #[derive(Debug)]
 pub(super) struct LazyWriter<'w> {
     wake: Event<'w>,
     permits: Semaphore<'w>,
-    /// It wakes when fewer frames are free than the first, and works until the second number is free.
+    /// It wakes when fewer frames than the first number are free, and works until the second number is free.
     low: u32,
     high: u32,
 }
@@ -65,7 +65,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Evicts a few pages, up to a dirty one, which it writes; false if there was nothing to do.
+    /// Evicts a few pages, up to a dirty page, which it writes. Returns false if there was nothing to do.
     async fn lazy_batch(&self) -> bool {
         let mut looks = 0;
         let dirty = loop {

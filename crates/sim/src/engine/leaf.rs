@@ -54,12 +54,12 @@ pub mod flag {
     pub const SPLITTING: u8 = 1 << 5;
     /// A new page without a frame yet. It waits like a page that is read, but nothing is read.
     pub const NEW: u8 = 1 << 6;
-    /// The I/O holds the page's latch because a worker waits. Without a waiter the other bits suffice and cost less.
+    /// The I/O holds the page's latch because a worker waits. Without a waiter, the other bits suffice and cost less.
     pub const LATCHED: u8 = 1 << 7;
     /// The states in which no row can be inserted.
     pub const BUSY: u8 = ABSENT | READING | WRITING | SPLITTING;
     /// The states in which no row can be read. A page can be read while it is written, unless a worker already waits to
-    /// change it: later workers queue behind that one.
+    /// change it, because later workers queue behind that worker.
     pub const UNREADABLE: u8 = ABSENT | READING | SPLITTING | LATCHED;
     /// In an I/O.
     pub const IN_IO: u8 = READING | WRITING;
@@ -68,9 +68,9 @@ pub mod flag {
 /// The state of a leaf's page in 8 bytes, so that many fit into the processor's cache.
 #[derive(Clone, Copy, Debug)]
 pub struct State {
-    /// The last key of the leaf's interval; the first follows the last of the leaf to its left.
+    /// The last key of the leaf's interval. The first key follows the last key of the leaf to its left.
     pub(super) high: u32,
-    /// Workers that wait for it, or that got it after a wait and have not left yet.
+    /// The workers that wait for it, or that got it after a wait and have not left yet.
     waiters: u16,
     /// Rows in it; [`NO_ROWS`] for a page that is no leaf.
     rows: u8,
@@ -84,7 +84,7 @@ const _: () = assert!(size_of::<State>() == 8);
 const NO_ROWS: u8 = u8::MAX;
 
 impl State {
-    /// A page that is no leaf, or not yet.
+    /// A page that is not a leaf, or not yet.
     pub(super) const NONE: Self = Self {
         high: 0,
         waiters: 0,
@@ -147,8 +147,8 @@ impl State {
         self.waiters -= 1;
     }
 
-    /// One more worker waits while `mode` is barred. Returns whether the page is in an I/O, and the mode in which that
-    /// I/O must latch it first.
+    /// One more worker waits because `mode` is blocked. Returns whether the page is in an I/O, and the mode in which
+    /// this I/O must first latch it.
     pub(super) const fn begin_latched_wait(&mut self, mode: Mode) -> (bool, Option<Mode>) {
         self.waiters += 1;
         let io_mode = match self.flags & (flag::IN_IO | flag::LATCHED) {
@@ -241,7 +241,7 @@ impl State {
         self.flags |= flag::REFERENCED;
     }
 
-    /// Half of its rows go to another leaf, which begins after `high`.
+    /// Half of its rows move to another leaf, which begins after `high`.
     pub(super) const fn halve(&mut self, high: u32) {
         self.rows -= ROWS_PER_PAGE / 2;
         self.high = high;

@@ -1,4 +1,4 @@
-//! What the connections of a run do. A load is one file: a type that implements [`Load`], and its line in [`LOADS`].
+//! The work of a run's connections. A load is one file with a type that implements [`Load`], and a line in [`LOADS`].
 
 use std::fmt::Debug;
 
@@ -29,12 +29,12 @@ pub trait Load: Debug + Sync {
     /// Its name in a scenario.
     fn name(&self) -> &'static str;
 
-    /// The keys that it has beside those of all loads.
+    /// Its keys, in addition to those of all loads.
     fn keys(&self) -> &'static [Key] {
         &[]
     }
 
-    /// How much each connection does in each phase, life-size.
+    /// The work of each connection in each phase, life-size.
     fn amounts(&self, workload: &Workload) -> Amounts {
         Amounts {
             filled_rows: 0,
@@ -43,7 +43,7 @@ pub trait Load: Debug + Sync {
         }
     }
 
-    /// The expected number of point reads in a run of so many operations.
+    /// The expected number of point reads in a run of this many operations.
     fn point_reads(&self, _workload: &Workload, _operations: u64) -> u64 {
         0
     }
@@ -53,12 +53,12 @@ pub trait Load: Debug + Sync {
         0
     }
 
-    /// About how many leaves a table of so many rows has, rather too many.
+    /// An upper estimate of the number of leaves in a table of this many rows.
     fn leaves(&self, rows: u64) -> u64 {
         leaves_of_random_keys(rows)
     }
 
-    /// How many operations have been done.
+    /// The number of finished operations.
     fn done(&self, counters: &Counters) -> u64 {
         counters.rows.get()
     }
@@ -80,7 +80,7 @@ pub struct Key {
     pub most: u64,
 }
 
-/// How much one connection does.
+/// The work of one connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Amounts {
     /// Rows that it inserts, with random keys, before the clock starts.
@@ -91,7 +91,7 @@ pub struct Amounts {
     pub operations: u64,
 }
 
-/// With random keys leaves are ln 2 full, give or take what chance and the last splits make of it.
+/// With random keys, leaves are about ln 2 full. Chance and the last splits change this slightly.
 fn leaves_of_random_keys(rows: u64) -> u64 {
     let pages = u128::from(rows) * 100 / (66 * u128::from(ROWS_PER_PAGE));
     u64::try_from(pages).unwrap_or(u64::MAX)

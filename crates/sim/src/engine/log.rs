@@ -11,7 +11,7 @@ pub struct LogWrite {
     pub offset: u64,
     /// How long it is, padded to sectors.
     pub bytes: u64,
-    /// The log position that is safe once this and all earlier pieces are written.
+    /// The log position that is safe after this and all earlier pieces are written.
     pub up_to: u64,
 }
 
@@ -19,17 +19,17 @@ pub struct LogWrite {
 struct State<'w> {
     /// All log so far, without padding.
     end: u64,
-    /// What has been handed to the drive.
+    /// The log that was sent to the drive.
     submitted: u64,
-    /// What is safe.
+    /// The log that is safe.
     flushed: u64,
-    /// What a commit waits for.
+    /// The position for which a commit waits.
     wanted: u64,
     /// Where in the file the next block goes.
     offset: u64,
     /// Ends of the writes in progress, oldest first, and whether each is done.
     in_progress: std::collections::VecDeque<(u64, bool)>,
-    /// Commits waiting, by what must be safe for them, in ascending order.
+    /// Waiting commits, in ascending order of the positions that must be safe for them.
     waiting: std::collections::VecDeque<(u64, Event<'w>)>,
     room: Option<Event<'w>>,
 }
@@ -73,8 +73,8 @@ impl<'w> Log<'w> {
         self.state.borrow_mut().end += bytes;
     }
 
-    /// Whether there is a block to write now: a full one, or, while no other write is in progress, one that a commit
-    /// waits for.
+    /// Whether there is a block to write now: a full block or, while no other write is in progress, a block for which a
+    /// commit waits.
     pub fn is_due(&self) -> bool {
         let state = self.state.borrow();
         let full = state.end - state.submitted >= self.block_bytes;
@@ -123,13 +123,13 @@ impl<'w> Log<'w> {
         }
     }
 
-    /// Notes that the log so far must become safe; returns what to wait for.
+    /// Records that the log so far must become safe. Returns the position for which to wait.
     pub fn commit(&self) -> Event<'w> {
         let event = self.os.event(super::resource::LABEL_LOG);
         let mut state = self.state.borrow_mut();
         let end = state.end;
         if end <= state.flushed {
-            // All of it went out in full blocks, so no later flush will complete this commit.
+            // All of the log was written in full blocks, so no later flush will complete this commit.
             event.set();
         } else {
             state.wanted = end;

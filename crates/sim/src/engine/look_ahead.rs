@@ -1,8 +1,8 @@
 //! Looks keys up before their turn, so that their leaves are in the processor's cache by then.
 //!
 //! A table of millions of leaves does not fit into the processor's cache, and each key leads to another place in it. So
-//! a session's random words are drawn ahead and looked up as if each were a key: most will be. Looking up a group costs
-//! little, as the processor fetches its places in parallel. This changes only the speed of a run.
+//! a session's random words are generated ahead, and looked up as if each were a key, because most will be keys. A
+//! lookup of a group costs little: the processor fetches its places in parallel. Only a run's speed depends on it.
 
 use super::leaf::Leaf;
 use super::tree::Tree;
@@ -16,14 +16,14 @@ const AHEAD: usize = 2 * GROUP;
 pub(super) struct Words {
     /// The stream from which they come.
     stream: Rng,
-    /// Two groups: for the first the leaves are known, for the second the leaves in which their cells begin.
+    /// Two groups: the first with known leaves, the second with the known leaves in which the cells begin.
     drawn: [u64; AHEAD],
     leaves: [Leaf; AHEAD],
     /// How many of these have been used.
     used: usize,
 }
 
-/// A random word, the key that its upper half makes, and the leaf at which to start the search: its own or one on the left.
+/// A random word, its upper half as a key, and the leaf where the search starts: the key's leaf or one on its left.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Key {
     pub(super) word: u64,

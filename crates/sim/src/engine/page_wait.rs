@@ -1,10 +1,10 @@
-//! Waits for a page that is in an I/O, `PAGEIOLATCH_*`, or in use, `PAGELATCH_*`: all of it is here.
+//! All waits for a page that is in an I/O (`PAGEIOLATCH_*`) or in use (`PAGELATCH_*`).
 //!
-//! A page that is read or written is latched by its I/O, exclusively or shared. A latch in the table of latches costs time, and
-//! nearly all I/Os end without anybody waiting, so the I/O's hold is only implied by the flags [`flag::READING`] and
-//! [`flag::WRITING`] until somebody does:
+//! A page that is read or written is latched by its I/O, exclusively or shared. A latch in the table of latches costs
+//! time, and nearly all I/Os end without a waiting worker. So, until a worker waits, only the flags [`flag::READING`]
+//! and [`flag::WRITING`] imply the I/O's hold:
 //! - The worker that asked for the page *parks* ([`Engine::park_for`]): it waits without a latch, and the end of the I/O
-//!   calls it by its number. It is the first to wait, and mostly the only one.
+//!   calls it by its number. It is the first waiting worker, and usually the only one.
 //! - A later worker *latches* ([`Engine::wait_for`]): the first of them takes the I/O's hold in its name
 //!   ([`flag::LATCHED`]), and then all queue for the latch, in order. The end of the I/O releases that hold.
 //!
@@ -45,7 +45,7 @@ impl<'w> Engine<'w> {
         self.os.park(LatchClass::PageIo.wait_type(mode), resource)
     }
 
-    /// Waits until the leaf is no longer used in a way that bars `mode`.
+    /// Waits until the leaf is no longer used in a way that blocks `mode`.
     pub(super) async fn wait_for(&self, leaf: Leaf, mode: Mode) {
         let (in_io, io_mode) = self.tree.borrow_mut().state_mut(leaf).begin_latched_wait(mode);
         let latch = self.leaf_latch(leaf, if in_io { LatchClass::PageIo } else { LatchClass::Page });
@@ -72,7 +72,7 @@ impl<'w> Engine<'w> {
         }
     }
 
-    /// A leaf is written: those that wait to change it continue.
+    /// A leaf is written. Workers that wait to change it continue.
     #[inline(always)]
     pub(super) fn written(&self, leaf: Leaf) {
         let was_latched = self.tree.borrow_mut().state_mut(leaf).end_write();

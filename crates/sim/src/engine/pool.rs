@@ -151,8 +151,8 @@ impl Pool {
         self.evictions = 0;
     }
 
-    /// For a walk through the frames: reads the leaves of a group of frames further on, in parallel, so that they are
-    /// in the processor's cache in time.
+    /// For code that walks through the frames: reads the leaves of a group of later frames, in parallel, so that they
+    /// are in the processor's cache in time.
     #[inline]
     pub fn look_ahead(&self, frame: usize, tree: &Tree) {
         if rare(frame.is_multiple_of(GROUP)) {
@@ -185,7 +185,7 @@ impl Pool {
         None
     }
 
-    /// Says what is wrong with the frames, if anything is.
+    /// Checks the frames.
     ///
     /// # Errors
     /// The first thing that does not hold.

@@ -1,4 +1,4 @@
-//! Rows with random keys: bursts of as many inserts as go without a wait, with point reads between them if the load is mixed;
+//! Rows with random keys: bursts of inserts up to the next wait, with point reads between them if the load is mixed;
 //! and single leaves for other loads.
 
 use super::Engine;
@@ -9,7 +9,7 @@ use crate::hint::rare;
 use crate::rng::{Rng, Spread};
 use crate::sqlos::{Latch, Mode};
 
-/// Which of a session's operations are reads. A type and not a number, so that inserts alone cost no question.
+/// Which of a session's operations are reads. It is a type and not a number, so that pure inserts need no check.
 pub(super) trait Mix: Copy {
     /// Whether any of them is.
     const READS: bool;
@@ -80,8 +80,8 @@ impl<'w> Engine<'w> {
         self.charge(session).await;
     }
 
-    /// The leaf for a random key, in memory and not in use in a way that bars `mode`, and a random word for the CPU time of
-    /// what is done to it. Waits as long as it must. To be used before the next wait.
+    /// The leaf for a random key, in memory and not in use in a way that blocks `mode`, and a random word for the CPU
+    /// time of the operation on it. Waits if necessary. Use the leaf before the next wait.
     pub(super) async fn random_leaf(&self, mode: Mode, session: &mut Session) -> (u64, Leaf) {
         session.key = session.words.next_key(&self.tree.borrow());
         session.reads_next = mode == Mode::Sh;
@@ -91,8 +91,8 @@ impl<'w> Engine<'w> {
         (session.key.word, leaf)
     }
 
-    /// Makes bursts until one has done what is to be done. After each of the others, spends the CPU time of the work done, and
-    /// waits until what stopped it is over.
+    /// Makes bursts until one has completed the work. After every other burst, it spends the CPU time of the finished
+    /// work, and waits until the reason for the stop is over.
     pub(super) async fn until_done<Done>(
         &self,
         session: &mut Session,
@@ -106,7 +106,7 @@ impl<'w> Engine<'w> {
             if let Stop::Absent(leaf) = stop {
                 session.cpu_ns += self.read_cpu_ns(leaf);
             }
-            // Like `charge`, but without a future in between, as this runs every few rows.
+            // Like `charge`, but without a future in between, because this runs every few rows.
             self.os.cpu(std::mem::take(&mut session.cpu_ns)).await;
             if rare(!self.let_log_out(session)) {
                 self.log.room().await;
@@ -126,8 +126,8 @@ impl<'w> Engine<'w> {
         }
     }
 
-    /// Inserts rows, and reads rows if the load is mixed, until the transaction has all its rows or the session must wait. Takes
-    /// no simulated time itself; the cost is in the session's books.
+    /// Inserts rows, and reads rows if the load is mixed, until the transaction has all its rows or the session must
+    /// wait. It takes no simulated time itself. The cost is in the session's books.
     fn burst<M: Mix>(&self, session: &mut Session, mix: M) -> Result<(), Stop<'w>> {
         let mut tree = self.tree.borrow_mut();
         let (mut inserted, mut read) = (0, 0);
@@ -191,8 +191,8 @@ impl<'w> Engine<'w> {
         }
     }
 
-    /// Whether a session that finds a leaf in use waits for it. As many leaves are in use at once as at life-size, but there
-    /// are fewer leaves: sessions must not meet them more often.
+    /// Whether a session that finds a leaf in use waits for it. As many leaves are in use at once as at life-size, but
+    /// there are fewer leaves. Sessions must not meet leaves in use more often than at life-size.
     #[inline(always)]
     fn meets_users(&self, session: &mut Session) -> bool {
         session.words.below(u64::from(self.scale)) == 0

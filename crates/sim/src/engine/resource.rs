@@ -1,4 +1,4 @@
-//! Resources that workers wait for, as the numbers by which the cores know them.
+//! Resources for which workers wait, as the numbers by which the cores know them.
 
 use super::above::Level;
 use super::leaf::Leaf;
@@ -18,7 +18,7 @@ const LABEL_PFS: u64 = (0x10 | 4) << KIND_SHIFT;
 /// The kind of the last leaf, counted like any leaf.
 const EDGE: u64 = 0x10 | 1;
 
-/// What is waited for, by the number under which waits are counted; empty for time or a turn.
+/// The resource of a wait, by the number under which waits are counted; empty for time or a turn.
 pub const fn name_of(kind: u8) -> &'static str {
     match kind {
         1 => "data",

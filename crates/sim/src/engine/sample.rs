@@ -45,7 +45,7 @@ impl Engine<'_> {
         self.memory_phase.get().unwrap_or_else(|| self.work_done())
     }
 
-    /// Notes that a page will be read: the table is no longer all in memory.
+    /// Records that a page will be read, so the whole table is no longer in memory.
     pub(super) fn end_memory_phase(&self) {
         if rare(self.memory_phase.get().is_none()) {
             self.memory_phase.set(Some(self.work_done()));
@@ -70,7 +70,7 @@ impl Engine<'_> {
         }
     }
 
-    /// What sessions wait for and how many of them wait, the largest number first.
+    /// The resources for which sessions wait, and the numbers of waiting sessions, the largest number first.
     #[must_use]
     pub fn waiting(&self) -> Vec<WaitingTask> {
         let mut counts: BTreeMap<(WaitType, Resource), u32> = BTreeMap::new();

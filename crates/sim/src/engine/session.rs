@@ -1,4 +1,4 @@
-//! A session: one connection's transactions, and what their operations are made of.
+//! A session: one connection's transactions, and the parts of their operations.
 
 use std::cell::Cell;
 
@@ -11,7 +11,7 @@ use crate::rng::{Rng, Spread};
 use crate::scenario::{RunPlan, Scenario};
 use crate::sqlos::{Machine, WaitType};
 
-/// What all sessions of a run share, in operations of the scaled world.
+/// The values that all sessions of a run share, in operations of the scaled world.
 #[derive(Debug)]
 pub(super) struct Sessions {
     connections: u32,
@@ -59,7 +59,7 @@ pub(super) struct Session {
     pub(super) words: Words,
     /// The key of the next row.
     pub(super) key: Key,
-    /// Whether that row is to be read instead of inserted, and the stream that decides it.
+    /// Whether that row will be read instead of inserted, and the stream that decides this.
     pub(super) reads_next: bool,
     pub(super) reads: Rng,
     /// Operations left in this transaction.

@@ -43,7 +43,7 @@ impl Table {
         }
     }
 
-    /// The same with the writes in progress done.
+    /// The same table, with all writes in progress done.
     pub(super) fn rest(mut self) -> Self {
         self.tree.end_writes();
         self.pool.end_evictions();

@@ -1,10 +1,10 @@
 //! The clustered index, with exact counts: each leaf's rows, its interval of the key space, and its splits.
 //!
 //! Keys are uniform random numbers, and only their place in the key space matters. The rows of a leaf are uniform in
-//! its interval, however they got there, so a count and an interval are enough and rows are not kept. A full leaf
-//! splits in half at the median of its rows, which is a draw from the beta distribution of the middle order statistic.
-//! The result is a B-tree's own distribution of fills, about ln 2 full on average (A. C. Yao, "On random 2-3 trees",
-//! Acta Informatica 9, 1978), and leaves of unequal width, as in a real index.
+//! its interval, however they got there. So a count and an interval are enough, and rows are not stored. A full leaf
+//! splits in half at the median of its rows, which is a random value from the beta distribution of the middle order
+//! statistic. The result is a B-tree's own distribution of fills, about ln 2 full on average (A. C. Yao, "On random 2-3
+//! trees", Acta Informatica 9, 1978), and leaves of unequal width, as in a real index.
 //!
 //! A key finds its leaf through a table of equal cells of the key space, one or two per leaf. Each cell names the leaf
 //! in which it begins; from there the search sometimes takes a step to the right.
@@ -141,22 +141,22 @@ impl Tree {
         begins
     }
 
-    /// Ends all writes in progress, for which nobody waits any more.
+    /// Ends all writes in progress. Nobody waits for them any more.
     pub(super) fn end_writes(&mut self) {
         for state in &mut self.states {
             state.end_write();
         }
     }
 
-    /// The leaf in which the cell for `key` begins: now and later, the leaf for `key` or one on its left.
+    /// The leaf in which the cell for `key` begins. Now and later, this is the leaf for `key` or a leaf on its left.
     #[must_use]
     #[inline]
     pub fn cell(&self, key: u32) -> Leaf {
         self.cells[(key >> self.shift) as usize]
     }
 
-    /// The leaf for `key`, which is `leaf` or on its right. This stays true: a split does not move the beginning of a
-    /// leaf.
+    /// The leaf for `key`, which is `leaf` or a leaf on its right. This stays true, because a split does not move the
+    /// beginning of a leaf.
     #[must_use]
     #[inline]
     pub fn find_from(&self, mut leaf: Leaf, key: u32) -> Leaf {
@@ -208,8 +208,8 @@ impl Tree {
         self.last
     }
 
-    /// Adds leaf `right` at the right edge with one row, for the next of keys that ascend one by one. In such a tree
-    /// a search is slow, as no cell leads to new leaves; appending code calls [`Tree::last`].
+    /// Adds leaf `right` at the right edge with one row, for the next of keys that ascend one by one. In such a tree, a
+    /// search is slow, because no cell leads to new leaves. Code that appends calls [`Tree::last`].
     pub fn append(&mut self, right: Leaf) {
         let low = self.len();
         self.states[self.last.index()].high = low - 1;
@@ -249,7 +249,7 @@ impl Tree {
         self.leaves
     }
 
-    /// Says what is wrong with the leaves, if anything is.
+    /// Checks the leaves.
     ///
     /// # Errors
     /// The first thing that does not hold.
@@ -294,7 +294,7 @@ impl Medians {
 
     fn new() -> Self {
         let mut quantiles = Self::inner_quantiles();
-        // The first and the last step are the distribution's tails; lines to 0 and 1 would make them too long.
+        // The first and the last step are the tails of the distribution. Lines to 0 and 1 would make them too long.
         let tail = quantiles[1] / 8;
         quantiles[0] = quantiles[1] - tail;
         quantiles[Self::STEPS] = quantiles[Self::STEPS - 1] + tail;

@@ -1,8 +1,8 @@
-//! Ageing: puts a drive into the state that years of writes would leave, within a second.
+//! Ageing: within a second, puts a drive into the state after years of writes.
 //!
 //! [`Age::Steady`] builds the steady state of uniform random writes directly: the number of valid pages per block is
-//! known in closed form, and the pages themselves are random. A test compares it with the slow way, which fills
-//! addresses, then overwrites them at random.
+//! known in closed form, and the pages themselves are random. A test compares it with the slow method, which fills
+//! addresses and then overwrites them at random.
 //!
 //! With V valid pages in B closed blocks of b pages, and w host pages written per block collected (so write amplification
 //! is b/w), the limit of a large drive is:
@@ -138,7 +138,7 @@ pub(super) struct GreedySteady {
 /// Solves the greedy steady state for `valid` pages in `blocks` closed blocks of `pages` pages.
 pub(super) fn greedy_steady(valid: f64, blocks: f64, pages: u32) -> GreedySteady {
     let target = blocks / valid;
-    // Goes down from full blocks, which are never collected: `passed` is the sum of 1/i over the counts that all blocks
+    // Goes down from full blocks, which are never collected. `passed` is the sum of 1/i over the counts that all blocks
     // pass.
     let mut passed = 1.0 / f64::from(pages);
     let mut lowest = pages - 1;

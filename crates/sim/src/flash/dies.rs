@@ -1,4 +1,4 @@
-//! The dies of a drive: until when each is busy with work of the host and of garbage collection.
+//! The dies of a drive: the time until which each is busy with work of the host and of garbage collection.
 //!
 //! - A die does one operation at a time, in the order of the requests. A read overtakes programs that have not begun;
 //!   while a write waits for room in the buffer, it overtakes all but as many as the profile says. It always waits for
@@ -128,7 +128,7 @@ impl Dies {
     }
 }
 
-/// One garbage collection over time: all of its operations fall due at `now`.
+/// One garbage collection over time. All of its operations are due at `now`.
 pub(super) struct InTime<'a> {
     pub(super) dies: &'a mut Dies,
     pub(super) now: u64,

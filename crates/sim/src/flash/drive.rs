@@ -1,12 +1,12 @@
-//! A flash drive over time: when requests arrive, and when each is done.
+//! A flash drive over time: the arrival and the end of each request.
 //!
 //! Nothing waits here. Each die, and each direction of the link, has a time until which it is busy; a request starts
 //! after that, moves the time on, and returns its completion time. So a request costs some tens of nanoseconds, and the
 //! drive needs no event of its own.
 //!
-//! - A write is done when its data are in the buffer. A full buffer lets a write in when its oldest page has been programmed.
-//! - What the driver adds to writes falls due by whole pages. Such a page is programmed behind the host's and holds nothing valid:
-//!   it takes room until its block is collected, but none in the buffer.
+//! - A write is done when its data are in the buffer. A full buffer accepts a write when its oldest page has been
+//!   programmed. - The padding that the driver adds to writes is programmed in whole pages. Such a page is programmed
+//!   behind the host's and holds nothing valid: it takes room until its block is collected, but none in the buffer.
 //! - Reads go before programs, except while writes wait for room in the buffer: then the buffer is drained first.
 //! - A drive that caches a part of its map reads the missing page of it, and a read waits for that ([`super::map_cache`]).
 //! - Garbage collection takes turns with the host's writes, or works alone while the drive is idle; see
@@ -50,7 +50,7 @@ pub struct Drive {
     collecting: bool,
     /// Thousandths of a page added to writes and not programmed yet.
     padding: u32,
-    /// Thousandths of pages that garbage collection owes the host; negative when a block yielded more than was due.
+    /// Thousandths of pages that garbage collection must still free for the host; negative if it freed more than due.
     owed: i64,
     part_page: Option<PartPage>,
     /// Mapped pages beyond which the host's memory runs out.
@@ -179,7 +179,7 @@ impl Drive {
         u64::from(self.ftl.mapped_pages()) * u64::from(self.parameters.flash_page_bytes)
     }
 
-    /// Takes a request at time `now` and returns when it will be done. Requests come in the order of their times.
+    /// Takes a request at time `now`, and returns when it will be done. Requests come in the order of their times.
     ///
     /// # Errors
     /// If the drive is off-line, or goes off-line by this request.
@@ -335,7 +335,7 @@ impl Drive {
                 _ => u64::MAX,
             };
             if filled_bytes <= page_bytes {
-                // Its page is still in the buffer, waiting for more.
+                // Its page is still in the buffer, and waits for more data.
                 self.link_write_until = self.link_write_until.max(now) + link_ns;
                 self.part_page = Some(PartPage { page, filled_bytes });
                 done = self.link_write_until;
@@ -357,7 +357,7 @@ impl Drive {
         done + self.parameters.write_command_ns + self.dies.stray_by(self.parameters.log_delay_ns)
     }
 
-    /// Takes a page into the buffer and has it programmed; returns when it is in the buffer.
+    /// Takes a page into the buffer, and schedules its program. Returns the time at which it is in the buffer.
     #[inline]
     fn write_page(&mut self, now: u64, page: u32, link_ns: u64) -> u64 {
         self.link_write_until = self.link_write_until.max(now) + link_ns;
@@ -391,7 +391,7 @@ impl Drive {
         }
     }
 
-    /// The map, and who takes down what its garbage collection does at `now`.
+    /// The map, and the receiver of its garbage collection's operations at `now`.
     #[inline]
     fn in_time(&mut self, now: u64) -> (&mut Ftl, InTime<'_>) {
         let pages_per_block = self.parameters.shape.pages_per_block;
@@ -415,7 +415,7 @@ impl Drive {
         now + self.parameters.write_command_ns
     }
 
-    /// Closes a page to further pieces, as it is rewritten or freed.
+    /// Closes a page to further pieces, because it is rewritten or freed.
     fn close_part_page(&mut self, page: u32, pages: u32) {
         self.part_page = self.part_page.filter(|part| !(page..page + pages).contains(&part.page));
     }
@@ -439,7 +439,7 @@ impl Drive {
             }
             let (moved, _) = self.collect_block(now);
             let won = i64::from(self.parameters.shape.pages_per_block - moved);
-            // A block that yields nothing still counts; otherwise one write could trigger endless garbage collection.
+            // A block that frees nothing still counts. Otherwise, one write could trigger endless garbage collection.
             self.owed -= won.max(1) * 1000;
         }
     }

@@ -4,9 +4,9 @@
 //! leaves an invalid page behind, and garbage collection reclaims a block by copying its valid pages to a write point and erasing
 //! it. *Write amplification* is the number of flash pages programmed per page that the host wrote.
 //!
-//! The host and the garbage collection have a write point each ([`Streams::Separate`]), or share one. With evenly spread writes
-//! this makes no difference. With some pages hotter than others, separate write points keep pages that survived a
-//! garbage collection apart from fresh ones, which are likelier to become invalid soon; that saves copies.
+//! The host and the garbage collection have a write point each ([`Streams::Separate`]), or share one. If writes are
+//! evenly spread, this makes no difference. If some pages are hotter than others, separate write points keep pages that
+//! survived a collection apart from fresh pages. This saves copies, because fresh pages become invalid sooner.
 //!
 //! Memory: 4 bytes per flash page, 4 bytes per logical page, and 16 to 20 bytes per block.
 
@@ -73,7 +73,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Says what is wrong with this shape, if anything is.
+    /// Checks this shape.
     ///
     /// # Errors
     /// A sentence for the author of the figures.
@@ -188,8 +188,8 @@ pub struct Ftl {
     /// The flash page that holds each logical page, or `FlashPage::NONE`.
     pub(super) flash_of: Vec<FlashPage>,
     /// For each flash page the logical page last written to it, or `NONE`. It still holds that page only if `flash_of`
-    /// agrees: a page that becomes invalid is not marked here, as that would cost each write an access to a distant
-    /// place in memory.
+    /// agrees. A page that becomes invalid is not marked here, because the mark would cost each write an access to a
+    /// distant place in memory.
     pub(super) logical_of: Vec<u32>,
     /// Erased blocks; the last one is used first.
     pub(super) free: Vec<u32>,
@@ -295,7 +295,7 @@ impl Ftl {
         still.then_some(logical)
     }
 
-    /// Writes a logical page, garbage collection first if no block is left to write to; returns the flash page it went to.
+    /// Writes a logical page, and returns its flash page. If no block is left, garbage collection comes first.
     ///
     /// # Panics
     /// If there is no such logical page.
@@ -309,8 +309,8 @@ impl Ftl {
         }
         self.counters.host_pages += 1;
         if rare(self.points[HOST].room() == 0) {
-            // The old place is invalid, and must not look valid to a garbage collection that comes before the page has a new
-            // place.
+            // The old place is invalid. It must not look valid to a garbage collection that comes before the page has a
+            // new place.
             self.flash_of[logical as usize] = FlashPage::NONE;
             self.make_room(observer);
         }
@@ -329,8 +329,8 @@ impl Ftl {
         flash
     }
 
-    /// Prefetches what writing these pages (the first [`GROUP`] of them) will change into the processor's cache. Takes
-    /// one step for all pages, then the next.
+    /// Prefetches into the processor's cache the data that the writes of these pages (the first [`GROUP`] of them) will
+    /// change. It makes each step for all pages before the next step.
     pub(super) fn look_ahead(&self, logicals: impl Iterator<Item = u32>) {
         let mut places = [FlashPage::NONE; GROUP];
         let mut count = 0;

@@ -1,8 +1,8 @@
 //! The map of a drive that has too little memory for all of it (DRAM-less). The map lies on the flash, behind the host's
 //! pages. A small cache, such as 64 MB of the host's memory, holds the pages of the map that were used last.
 //!
-//! The host's request waits for a page of the map that is not cached; a write does not, as its data are in the buffer. A page that
-//! was changed is programmed before it leaves the cache. Pages leave by the CLOCK algorithm (F. J. Corbató, 1968).
+//! A read waits for a page of the map that is not cached. A write does not, because its data are in the buffer. A
+//! changed page is programmed before it leaves the cache. Pages leave by the CLOCK algorithm (F. J. Corbató, 1968).
 
 use std::ops::RangeInclusive;
 
@@ -26,7 +26,7 @@ struct Slot {
     used: bool,
 }
 
-/// Whether a page of the map was cached. If not, it took the place of another one, which is named if it was changed.
+/// Whether a page of the map was cached. If not, it replaced another page, which is named if it was changed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Taken {
     Cached,

@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What the map of one drive costs, once driver and sector size are chosen. A drive that keeps its own map costs 0.
+/// The cost of one drive's map, for a given driver and sector size. A drive that keeps its own map costs 0.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct MappingRam {
     /// Host memory for `per_data_bytes` of data if every sector is an entry.
@@ -40,7 +40,7 @@ impl MappingRam {
         u64::try_from(bytes).unwrap_or(u64::MAX)
     }
 
-    /// How much data can be mapped before the map takes more than `ram_bytes`.
+    /// The largest amount of mapped data with which the map takes at most `ram_bytes`.
     #[must_use]
     pub fn data_within(&self, ram_bytes: u64) -> u64 {
         let (numerator, denominator) = self.ratio();

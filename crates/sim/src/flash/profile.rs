@@ -29,7 +29,7 @@ figures! {
         erase_block_pages: Figure<u32> [1, 1 << 20];
         /// Dies that work in parallel.
         dies: Figure<u32> [1, 1 << 16];
-        /// A drive without memory for all of its map: the memory that holds a part of the map. The rest lies on the flash.
+        /// The memory for a part of the map, on a drive that lacks memory for all of it. The rest lies on the flash.
         map_cache_bytes: Option<Figure<u64>> [1, 1 << 40];
         /// With `map_cache_bytes`: the data that a byte of the map covers.
         map_covers_bytes: Option<Figure<u32>> [1, 1 << 20];
@@ -67,7 +67,7 @@ figures! {
     GarbageCollectionFigures {
         /// Which block is collected next.
         victim: Figure<VictimPolicy>;
-        /// Where copies go.
+        /// Whether garbage collection's copies share blocks with the host's writes.
         streams: Figure<Streams>;
         /// Garbage collection starts when a smaller share is free.
         start_per_mille: Figure<u32>;
@@ -87,7 +87,7 @@ figures! {
     MappingFigures {
         /// The amount of data to which the memory figures refer.
         per_data_bytes: Figure<u64> [1, 1 << 50];
-        /// Host memory that the maker recommends for it.
+        /// Host memory that the maker recommends for this amount.
         advised_bytes: Figure<u64>;
         /// Host memory in the worst case, for each sector size in bytes. The sizes named here are those the drive can have.
         worst_case_bytes: BTreeMap<String, Figure<u64>> [0, 1 << 50];
@@ -105,7 +105,7 @@ figures! {
         host_cpu_sector_ns: Figure<u64> [0, SEC];
         /// How many times less memory than the published worst case.
         ram_divisor: Figure<u32> [1, 1_000_000];
-        /// Flash pages, in thousandths, that it programs per write beyond its data: a header and padding of its log.
+        /// Flash pages, in thousandths, that the driver programs per write beyond its data: header and padding of its log.
         padding_per_mille: Option<Figure<u32>> [0, 1000];
     }
 }
@@ -132,7 +132,7 @@ pub struct DriveProfile {
     pub geometry: Geometry,
     /// Usable bytes in each of its formats.
     pub formats: BTreeMap<String, Figure<u64>>,
-    /// The factory format: that of a drive which only an operating system has formatted.
+    /// The factory format: drives that only an operating system has formatted have it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub factory_format: Option<Figure<String>>,
     /// How long things take.
@@ -140,7 +140,7 @@ pub struct DriveProfile {
     /// How blocks are reclaimed.
     #[serde(rename = "cleaning")]
     pub garbage_collection: GarbageCollectionFigures,
-    /// Whether the stack above sends it trims for freed addresses.
+    /// Whether the stack above sends trims to the drive for freed addresses.
     pub trim: Figure<bool>,
     /// The cost of its map on the host.
     pub mapping: MappingFigures,
@@ -170,9 +170,9 @@ figures! {
     Loose {
         /// Usable bytes in each of its formats.
         formats: BTreeMap<String, Figure<u64>>;
-        /// The factory format: that of a drive which only an operating system has formatted. Required if there are several.
+        /// The factory format: drives that only an operating system has formatted have it. Required if there are several.
         factory_format: Option<Figure<String>>;
-        /// Whether the stack above sends it trims for freed addresses.
+        /// Whether the stack above sends trims to the drive for freed addresses.
         trim: Figure<bool>;
     }
 }

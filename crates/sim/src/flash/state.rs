@@ -2,8 +2,8 @@
 //!
 //! Little-endian 32- and 64-bit words: a magic word with the version, the shape, the counters, the write points, the free
 //! blocks, the closed blocks in their order, and the content of each flash page; last a checksum over all of it.
-//! Derived data (the map from logical pages, valid counts) is not stored but recomputed, and then [`Ftl::check`] checks
-//! the whole, so damaged bytes never become a drive.
+//! Derived data (the map from logical pages, valid counts) is not stored, but computed again. Then [`Ftl::check`]
+//! checks the whole map, so damaged bytes never become a drive.
 
 use super::ftl::{FlashPage, Ftl, FtlCounters, NONE, Shape, Streams, WritePoint};
 use super::victims::VictimPolicy;

@@ -1,8 +1,8 @@
-//! How many valid pages each block has, and the order in which closed blocks will be collected.
+//! The number of valid pages of each block, and the order in which closed blocks will be collected.
 //!
-//! Closed blocks are kept in one ring. Under FIFO they are in the order in which they were closed. Under greedy they
-//! are sorted by their number of valid pages, and `starts` says where each number begins: a block that loses a page
-//! swaps places with the first block of its own number, and that number begins one place later. This is the bucket
+//! Closed blocks are kept in one ring. Under FIFO they are in the order in which they were closed. Under greedy, they
+//! are sorted by their number of valid pages, and `starts` says where each number begins. A block that loses a page
+//! swaps places with the first block of its number, and that number then begins one place later. This is the bucket
 //! array of V. Batagelj and M. Zaversnik, "An O(m) algorithm for cores decomposition of networks", 2003: constant time,
 //! no links to follow, 8 bytes per block for its count and place and 4 to 8 for the ring.
 
@@ -21,7 +21,7 @@ pub enum VictimPolicy {
 /// The place of a block that is not closed.
 const NOWHERE: u32 = u32::MAX;
 
-/// The state of a block in one place: a write to its pages accesses one distant place in memory, not two.
+/// The state of a block in one place, so that a write to its pages accesses one distant place in memory, not two.
 #[derive(Clone, Copy, Debug)]
 struct Block {
     valid: u32,

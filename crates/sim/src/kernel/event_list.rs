@@ -1,4 +1,4 @@
-//! The future-event list: (time, sequence, action), earliest first; a line for few events, a heap for many.
+//! The future-event list: (time, sequence, action), the earliest first. A line holds few events, a heap many.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -78,12 +78,12 @@ const FEW: usize = 128;
 /// Events taken from the line are removed once there are this many.
 const SWEEP: usize = 64;
 
-/// Future events, taken out in the order of their times, and in scheduling order where times are equal.
+/// Future events, which are taken out in the order of their times. Equal times are taken out in scheduling order.
 ///
 /// An event is one 128-bit number, time in the upper 56 bits, a sequence number in the next 40, the action below, so that a
 /// single comparison orders two events.
 ///
-/// Few events, as for a server of some cores, are kept in a line, at whose end most arrivals of a scheduler go; many form a heap.
+/// Few events, as of a server with some cores, are in a line. Most new events go to its end. Many events form a heap.
 #[derive(Clone, Debug, Default)]
 pub struct EventList {
     /// Few events, the earliest first. All before `first` have been taken.

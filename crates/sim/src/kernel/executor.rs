@@ -1,4 +1,4 @@
-//! The clock, what is ready now, and the loop over both.
+//! The clock, the actions that are ready now, and the loop over both.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -42,7 +42,7 @@ pub struct Kernel {
     /// Actions due in this nanosecond, in order, before the next event.
     ready: RefCell<VecDeque<Action>>,
     stopping: Cell<bool>,
-    /// True if the next event must wait: something is ready, or the run is to stop.
+    /// True if the next event must wait, because something is ready or the run must stop.
     busy: Cell<bool>,
     may_jump: Cell<bool>,
     jumps: Cell<u64>,
@@ -80,7 +80,7 @@ impl Kernel {
 
     /// The process that runs now.
     ///
-    /// In a handler, and outside of a run, there is none: the number returned then names no process, and can't be
+    /// In a handler, and outside of a run, there is none. The returned number then names no process, and can't be
     /// resumed.
     #[must_use]
     #[inline]
@@ -102,14 +102,14 @@ impl Kernel {
         self.events.borrow_mut().push(time_ns, action);
     }
 
-    /// Schedules `action` now, after what is ready already and before the next event.
+    /// Schedules `action` now, after all actions that are already ready, and before the next event.
     #[inline]
     pub fn soon(&self, action: Action) {
         self.ready.borrow_mut().push_back(action);
         self.busy.set(true);
     }
 
-    /// Resumes `process` now, after what is ready already. It must be waiting, and nothing else may resume it.
+    /// Resumes `process` now, after all ready actions. The process must be waiting, and nothing else may resume it.
     #[inline]
     pub fn resume(&self, process: ProcessId) {
         self.soon(process.resumption());
@@ -124,7 +124,7 @@ impl Kernel {
         self.at(time_ns, process.resumption());
     }
 
-    /// Moves the clock by `length_ns` if nothing else would happen up to that time; returns whether it did.
+    /// Moves the clock by `length_ns` if nothing else would happen up to that time. Returns whether it moved the clock.
     #[inline]
     pub fn try_advance(&self, length_ns: Ns) -> bool {
         let then_ns = self.now() + length_ns;
@@ -164,7 +164,7 @@ impl Kernel {
         action
     }
 
-    /// How many events and jumps have happened: the length of the simulation in steps.
+    /// The number of events and jumps so far, which is the length of the simulation in steps.
     #[must_use]
     pub fn steps(&self) -> u64 {
         self.events.borrow().taken() + self.jumps.get()

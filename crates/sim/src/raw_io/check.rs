@@ -1,4 +1,4 @@
-//! What of a raw scenario can't be run, and how to fix it.
+//! Finds the parts of a raw scenario that can't be run, and a solution.
 
 use super::{RawScenario, RawTest};
 use crate::figures::life_size;
@@ -64,7 +64,7 @@ impl RawTest {
 }
 
 impl RawScenario {
-    /// Says what can't be run, and how to fix it.
+    /// Refuses a scenario that can't be run, with a solution.
     ///
     /// # Errors
     /// The first thing that is wrong.

@@ -91,7 +91,7 @@ impl Latencies {
     }
 }
 
-/// Which bar a latency belongs to: exact below 2^5, then 2^5 bars for each doubling.
+/// The bar of a latency: exact below 2^5, then 2^5 bars for each doubling.
 fn bar_of(latency_ns: Ns) -> usize {
     let doublings = (64 - latency_ns.leading_zeros()).saturating_sub(SUB_BITS + 1);
     let bar = (u64::from(doublings) << SUB_BITS) + (latency_ns >> doublings);

@@ -1,7 +1,7 @@
-//! A trace in place of drawn requests: at its own pace, or as fast as it may go.
+//! A trace instead of random requests: at its own pace, or as fast as possible.
 //!
-//! Requests are sent in their order. Each waits for a place among those outstanding, for those in progress that it depends on
-//! ([`Asked::waits_for`]), and at its own pace for its time.
+//! Requests are sent in their order. Each waits for a place among the outstanding requests, and for requests in
+//! progress on which it depends ([`Asked::waits_for`]). At the trace's own pace, it also waits for its time.
 
 use std::ops::ControlFlow;
 
@@ -43,7 +43,7 @@ pub enum What {
     R,
     /// It writes.
     W,
-    /// What was written before must be safe.
+    /// All earlier writes must be safe.
     S,
 }
 
@@ -64,7 +64,7 @@ impl Replay {
         self.requests.last().map_or(0, |asked| asked.0)
     }
 
-    /// Says which request can't be sent to a volume of so many bytes.
+    /// Refuses a request that can't be sent to a volume of this many bytes.
     pub(super) fn check(&self, volume_bytes: u64) -> Result<(), String> {
         let mut last_ns = 0;
         for (number, Asked(at_ns, what, offset, bytes)) in self.requests.iter().enumerate() {
@@ -88,7 +88,7 @@ impl Replay {
 pub struct Lateness {
     /// When the last request was asked.
     pub asked_ns: Ns,
-    /// How long after its time each request was sent; empty if they were sent as fast as possible.
+    /// The delay of each request after its time; empty if requests were sent as fast as possible.
     pub late: LatencyTable,
 }
 

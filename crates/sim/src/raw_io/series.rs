@@ -32,7 +32,7 @@ pub(super) struct Recorder {
     end_ns: Ns,
     interval_ns: Ns,
     began_ns: Ns,
-    /// When the interval ends that is being counted.
+    /// The end of the current interval.
     pub(super) until_ns: Ns,
     requests: u64,
     waited_ns: u64,
@@ -65,7 +65,7 @@ impl Recorder {
         self.waited_ns += latency_ns;
     }
 
-    /// The clock has passed `until_ns`: ends that interval, and those in which nothing happened.
+    /// The clock has passed `until_ns`. Ends that interval, and the intervals in which nothing happened.
     pub(super) fn turn(&mut self, now_ns: Ns, volume: &Volume) {
         while self.until_ns < now_ns && self.until_ns < self.end_ns {
             self.close(volume);

@@ -1,7 +1,7 @@
-//! The phase of a run that fills the table: inserts with random keys, on a clock of its own that nobody sees.
+//! The phase of a run that fills the table: inserts with random keys, on a separate clock that nobody sees.
 //!
-//! It ends once all pages are written. The run that follows finds as many of them in memory as the inserts left there. If it
-//! fails, so does that run.
+//! It ends when all pages are written. The following run finds those pages in memory that the inserts left there. If
+//! this phase fails, the run fails, too.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;

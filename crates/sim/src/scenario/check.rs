@@ -1,4 +1,4 @@
-//! Refusing what can't be, by name, before anything runs.
+//! Refuses impossible values, by name, before anything runs.
 
 use super::{Kind, Refusal, RunPlan, Scenario, Server, Workload, refuse};
 use crate::engine::files::{Layout, index_pages_for};
@@ -17,7 +17,7 @@ const LEAST_POOL_PAGES: u64 = 256;
 const FRAMES_PER_CONNECTION: u64 = 4;
 /// Pages at most of a buffer pool: 8 TiB.
 const MOST_POOL_PAGES: u64 = 1 << 30;
-/// Extents that a file may leave unused: those that it has begun, and chance.
+/// The extents that a file may leave unused: extents that it has begun, and a margin for chance.
 const EXTENTS_PER_FILE: u64 = 4;
 /// Beyond it a PFS page would cover less than an extent.
 const LARGEST_SCALE: u32 = 1000;
@@ -25,13 +25,13 @@ const LARGEST_SCALE: u32 = 1000;
 const MOST_ROWS: u64 = 1 << 31;
 /// Pages that the index may have above its leaves, life-size.
 const MOST_INDEX_PAGES: u64 = 1 << 31;
-/// With checkpoints closer to each other, scaled, hardly anything else would be simulated.
+/// If checkpoints were closer to each other, scaled, hardly anything else would be simulated.
 const SHORTEST_PERIOD_NS: u64 = MS;
 /// The longest that the rows of a run may take by their CPU time: about 200 days.
 const LONGEST_RUN_NS: u64 = TIME_LIMIT_NS / 4;
 
 impl Scenario {
-    /// Says what can't be run, and the way out.
+    /// Refuses a scenario that can't be run, with a solution.
     ///
     /// # Errors
     /// The first thing that is wrong.
@@ -240,7 +240,7 @@ impl Scenario {
     }
 }
 
-/// Says which key that only some loads have is missing, beyond its limits or another load's, and what is wrong with it.
+/// Checks the keys that only some loads have: names a key that is missing, beyond its limits, or another load's.
 fn check_own_keys(load: &Workload) -> Result<(), (String, String)> {
     for key in load.kind.keys() {
         let limits = format!("{} to {}", key.least, key.most);

@@ -14,7 +14,7 @@ use crate::volume::{DeviceParameters, StripeMap, VolumeChoice};
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Prepared {
-    /// Nothing: all they hold was freed. Reads find nothing then, and are faster than any data could be.
+    /// No writes: all data were freed. Reads then find nothing, and are faster than any read of data.
     Formatted,
     /// Every address written once, in order.
     #[default]
@@ -155,7 +155,7 @@ pub(crate) fn map_of(
     checked.or_else(|what| refuse(place(), what))
 }
 
-/// Says what can't be of drives and volumes.
+/// Refuses impossible drives and volumes.
 pub(crate) fn check(
     drives: &BTreeMap<String, DriveChoice>,
     volumes: &BTreeMap<String, VolumeChoice>,

@@ -125,7 +125,7 @@ figures! {
         checkpoint_writes: Figure<u64> [1, MOST_OF_A_COST];
         /// A checkpoint pauses when its writes take longer than this.
         checkpoint_latency_ns: Figure<u64> [US, LONGEST_COST_NS];
-        /// How long it pauses.
+        /// The length of this pause.
         checkpoint_pause_ns: Figure<u64> [0, LONGEST_COST_NS];
         /// The lazy writer starts when a smaller part of the pool is free.
         lazy_low_per_mille: Figure<u64> [0, 1000];
@@ -135,7 +135,7 @@ figures! {
         lazy_writes: Figure<u64> [1, MOST_OF_A_COST];
         /// Log of a row.
         log_row_bytes: Figure<u64> [0, MOST_OF_A_COST];
-        /// Log of a page-sized row, including that of its new page.
+        /// Log of a page-sized row, including the log of its new page.
         log_page_row_bytes: Figure<u64> [0, MOST_OF_A_COST];
         /// Log of a split.
         log_split_bytes: Figure<u64> [0, MOST_OF_A_COST];

@@ -1,4 +1,4 @@
-//! What a worker awaits of its core and of time.
+//! The futures of a worker for its core and for time.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -21,7 +21,7 @@ impl Sqlos {
         }
     }
 
-    /// Computes for `length_ns` without yielding, whatever the quantum.
+    /// Computes for `length_ns` without a yield, even beyond the quantum.
     #[inline]
     pub const fn cpu_unbroken(&self, length_ns: Ns) -> Cpu<'_> {
         Cpu {

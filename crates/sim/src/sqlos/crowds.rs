@@ -1,4 +1,4 @@
-//! How many sessions wait at once, by wait type and kind of resource, counted at every wait.
+//! The number of sessions that wait at once, by wait type and kind of resource, counted at every wait.
 
 use super::state::{Resource, State, WorkerState};
 use super::waits::{WAIT_TYPES, WaitType};
@@ -12,7 +12,7 @@ const KIND_SHIFT: u32 = 56;
 /// Crowds of sessions come first in the table, then those of workers in the background.
 const OF_A_ROLE: usize = WAIT_TYPES * KINDS as usize;
 
-/// Sessions that wait for things of one kind.
+/// Sessions that wait for resources of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(align(32))] // never across two lines of the processor's cache
 pub(super) struct Crowd {
@@ -36,7 +36,7 @@ pub struct CrowdSum {
     pub most: u32,
     /// Time in which at least one waited.
     pub any_ns: Ns,
-    /// The waits of all of them; divided by the run's time it is the mean number of sessions.
+    /// The total time of their waits. Divided by the run's time, it is the mean number of sessions.
     pub sessions_ns: Ns,
 }
 

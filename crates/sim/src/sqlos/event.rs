@@ -45,8 +45,8 @@ impl Sqlos {
     }
 }
 
-/// Something that happens once or repeatedly: a flush of the log, room in the log, work for the lazy writer. Any number of
-/// workers may wait for it. Once set, it stays set until it is reset, and waits for it end at once.
+/// Something that happens once or repeatedly: a flush of the log, room in the log, work for the lazy writer. Any number
+/// of workers may wait for it. After it is set, it stays set until it is reset, and waits for it end at once.
 ///
 /// A handle: clones are the same event, which is freed with the last one.
 #[derive(Debug)]
@@ -183,7 +183,7 @@ impl Future for Take<'_> {
 
     fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
         let semaphore = self.semaphore;
-        // Permits are free only while nobody waits: a permit given goes to the queue's head first.
+        // Permits are free only while nobody waits, because a returned permit goes first to the head of the queue.
         if self.queued || semaphore.try_take() {
             return Poll::Ready(());
         }

@@ -17,7 +17,7 @@ use crate::kernel::ProcessId;
 pub enum Mode {
     /// Shared: to read. Compatible with `Sh` and `Up`.
     Sh,
-    /// Update: to change what readers may see half done, as in a PFS page. Compatible with `Sh`.
+    /// Update: for changes that readers may see half done, as in a PFS page. Compatible with `Sh`.
     Up,
     /// Exclusive: to change. Compatible with nothing.
     Ex,
@@ -134,7 +134,7 @@ impl LatchState {
     }
 }
 
-/// The latches that are held or wanted, by their keys; all others take no memory, however many pages there are.
+/// The latches that are held or wanted, by their keys. All other latches take no memory, however many pages there are.
 pub(super) type LatchTable = HashMap<u64, LatchState, BuildHasherDefault<KeyHasher>>;
 
 /// One multiplication spreads a key's bits, and a rotation puts the best of them last.
@@ -187,9 +187,9 @@ impl<'w> Latch<'w> {
         Resource::Latch(self.key)
     }
 
-    /// Waits until the latch is granted: strictly in request order, so behind any queue, even in a mode compatible with
-    /// the holders. A worker that waited holds the latch from the grant on, even before it gets its core: under load
-    /// this makes convoys, as in SQL Server.
+    /// Waits until the latch is granted. Grants are strictly in request order, so a worker waits behind any queue, even
+    /// in a mode compatible with the holders. A worker that waited holds the latch from the grant on, even before it
+    /// gets its core. Under load, this causes convoys, as in SQL Server.
     pub const fn acquire(self, mode: Mode) -> Acquire<'w> {
         Acquire {
             latch: self,
@@ -204,7 +204,7 @@ impl<'w> Latch<'w> {
     pub fn try_acquire(self, mode: Mode) -> Option<Hold<'w>> {
         let ProcessId(holder) = self.os.kernel().current();
         let granted = self.os.state().try_latch(self.key, mode, holder).is_none();
-        // Not `then_some`, which would make a hold even on failure, and so release it.
+        // Not `then_some`, because it would make a hold even on failure, and so release the latch.
         granted.then(|| Hold { latch: self, mode })
     }
 

@@ -14,7 +14,7 @@ pub enum Progress {
     LimitReached,
 }
 
-/// No event is left, and sessions still wait: for each other, or for something that will never happen.
+/// No event is left, but sessions still wait: for each other, or for something that will never happen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stuck {
     /// When that was.
@@ -88,7 +88,7 @@ impl<'w> Machine<'w> {
         process
     }
 
-    /// Sets what a call of `port` does: 6 to 15 are free.
+    /// Sets the handler of `port`. Ports 6 to 15 are free.
     pub fn on(&mut self, port: Port, handler: impl FnMut(u32) + 'w) {
         self.executor.on(port, handler);
     }

@@ -39,7 +39,7 @@ impl State {
     }
 
     /// Charges the time since the last change, and changes the worker's state. The caller knows the current state, so
-    /// no unpredictable branch on it is needed.
+    /// the code needs no unpredictable branch on it.
     #[inline]
     fn change(&mut self, now_ns: Ns, id: u32, from: WorkerState, to: WorkerState) {
         debug_assert_eq!(self.workers[id as usize].state, from);
@@ -148,7 +148,7 @@ impl State {
         id
     }
 
-    /// What a scheduler does whenever its code runs: it notices completed I/O and timers, in the order of their arrival.
+    /// The work of a scheduler whenever its code runs: it notices completed I/O and timers, in order of arrival.
     #[inline]
     fn notice_arrived(&mut self, kernel: &Kernel, scheduler: u32) {
         while let Some((_, action)) = self.schedulers[scheduler as usize].coming.pop_until(kernel.now()) {
@@ -202,8 +202,7 @@ impl State {
         self.pick_next(kernel, scheduler);
     }
 
-    /// The running worker has used up its quantum. True if it stays on its core because no other
-    /// worker is runnable.
+    /// The running worker has used up its quantum. True if it stays on its core because no other worker is runnable.
     pub(super) fn yield_core(&mut self, kernel: &Kernel, id: u32) -> bool {
         let scheduler = self.workers[id as usize].scheduler;
         self.notice_arrived(kernel, scheduler);

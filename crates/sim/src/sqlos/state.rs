@@ -20,7 +20,7 @@ pub enum WorkerState {
     Suspended,
     /// At its end.
     Finished,
-    /// Not a worker at all, but a process of the kernel's.
+    /// It is not a worker, but a process of the kernel.
     Foreign,
 }
 
@@ -52,7 +52,7 @@ pub(super) struct Worker {
     pub(super) since_ns: Ns,
     /// When it last began to wait.
     pub(super) waits_since_ns: Ns,
-    /// Time RUNNING, and time SUSPENDED in the wait that has not ended, that its account does not know of yet.
+    /// Time RUNNING, and time SUSPENDED in the wait that has not ended, that are not in its account yet.
     pub(super) cpu_ns: Ns,
     pub(super) resource_ns: Ns,
     pub(super) resource: Resource,
@@ -147,7 +147,7 @@ pub(super) struct Scheduler {
     pub(super) quantum_ends_ns: Ns,
     /// Completions and timers, due or overdue, that wait to be noticed.
     pub(super) coming: EventList,
-    /// When this scheduler's code will run even if no worker leaves its core; [`Ns::MAX`] if it won't.
+    /// When this scheduler's code will run even if no worker leaves its core; [`Ns::MAX`] if it won't run.
     pub(super) alarm_ns: Ns,
     /// When it last went from idle to busy, and all the time it was busy before that.
     pub(super) busy_since_ns: Ns,

@@ -57,7 +57,7 @@ impl WaitType {
         self as usize
     }
 
-    /// Its number in the fingerprint of a run. It stays when types come and go, so that results can be compared.
+    /// Its number in the fingerprint of a run. It stays if other types change, so that results can be compared.
     #[must_use]
     #[inline(always)]
     pub const fn code(self) -> u8 {
@@ -69,7 +69,7 @@ impl WaitType {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(align(32))] // never across two lines of the processor's cache
 pub struct WaitSum {
-    /// Waits that have ended. A wait still open when the books are closed adds its time, but does not count here.
+    /// The number of ended waits. A wait still open when the books close adds its time, but does not count here.
     pub count: u64,
     /// Time SUSPENDED: the resource was not there.
     pub resource_ns: Ns,

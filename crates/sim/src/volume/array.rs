@@ -1,8 +1,8 @@
 //! A volume over time: requests on their way through link, cache and drives.
 //!
-//! A request that can be computed through at once is only a function call. Any other becomes an *operation*: it waits
-//! for a number of *parts*, each a request to one drive, and continues when the last of them is done. The volume has
-//! its own event list; a disk has at most one event in it, since it serves one request at a time.
+//! If the end of a request can be computed at once, the request is only a function call. Any other request becomes an
+//! *operation*. It waits for a number of *parts*, each a request to one drive, and continues when the last part is
+//! done. The volume has its own event list. A disk serves one request at a time, so it has at most one event there.
 
 use serde::Serialize;
 
@@ -46,7 +46,7 @@ pub struct Counters {
 #[derive(Clone, Debug)]
 struct Member {
     device: Device,
-    /// When a drive other than a disk will have completed all of its requests.
+    /// The time at which a drive other than a disk will have completed all of its requests.
     until: Ns,
     lost: bool,
 }
@@ -70,7 +70,7 @@ struct Operation {
     reads_first: bool,
 }
 
-/// What is due in a volume: the targets of its events, each with the number of a drive or of an operation.
+/// The targets of a volume's events, each with the number of a drive or of an operation.
 mod due {
     use crate::kernel::Port;
 

@@ -1,7 +1,7 @@
 //! The controller's write-back cache: dirty blocks, blocks on their way to the drives, and their order.
 //!
 //! The cache consists of blocks, with one dirty bit per sector. Four rules keep it correct:
-//! - a block in the cache takes any write to it, room or not, so newer data never overtake older data;
+//! - a block in the cache takes any write to it, even without room, so newer data never overtake older data;
 //! - a block has one write to the drives at a time; data that arrive meanwhile wait for the next one;
 //! - blocks on their way stay in the cache until the drives have them;
 //! - a write without room for its blocks goes *through*: it is acknowledged when the drives have it. Meanwhile its

@@ -86,7 +86,7 @@ pub mod volume_defaults {
 pub mod cache_defaults {
     crate::figures::constants! { "a cache", default: true {
         mirror_bytes_per_s: u64 = 800_000_000, Assumed,
-            "4 lanes of PCI Express 1 between the controllers, at what they carry beside their protocol";
+            "4 lanes of PCI Express 1 between the controllers, without the protocol's share";
         mirror_request_ns: u64 = 23_000, Fitted,
             "Bounds: 5 to 50 us. 30,000 sequential writes of 8 KB a second, which only the cache can limit"
             [5_000 to 50_000 on "D2"];

@@ -1,4 +1,4 @@
-//! What flash drives were given to write, what they moved, and how full they are.
+//! The pages that flash drives got from hosts, the pages that they moved, and how full they are.
 
 use super::{Device, Volume};
 use crate::figures::ratio;

@@ -6,7 +6,7 @@
 //! - The data of a failed drive follow from all other drives. So reads of it read the others, and a write to it reads
 //!   the rest of the row instead and writes only the parity. A row whose parity is lost is written without parity.
 //!
-//! Rows are not locked: two simultaneous writes to one row cost what each costs alone.
+//! Rows are not locked. Two simultaneous writes to one row cost the same as two separate writes.
 
 use super::stripe::{Piece, StripeMap};
 
@@ -22,7 +22,7 @@ pub struct Part {
 }
 
 impl Piece {
-    /// It on one drive of its group, or on another drive in its place.
+    /// The same piece on one drive of its group, or on another drive in its place.
     pub(super) const fn on(self, drive: u32) -> Part {
         let Self { offset, bytes, .. } = self;
         Part { drive, offset, bytes }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// How drives make a volume.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub enum Level {
-    /// Stripes over all, nothing twice.
+    /// Stripes over all drives, without copies.
     #[serde(rename = "0")]
     Raid0,
     /// All drives hold the same data.

@@ -1,1 +1,1 @@
-"""Raw I/O on this machine's drives by fio, as an engine of its own and beside a database."""
+"""Raw I/O on this machine's drives by fio, as a separate engine and beside a database."""

@@ -1,5 +1,5 @@
-"""Raw I/O on real drives, in blocks of runs. On each volume, the runs of a block share one file, which is written full
-before the first run and removed after the last. A device is only read.
+"""Raw I/O on real drives, in blocks of runs. On each volume, the runs of a block share one file. storagelab writes the
+whole file before the first run, and removes it after the last run. It only reads a device.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class RawBlock:
     def _laid_out(self, place: Place, sender: Sender) -> str:
         if not place.read_only:
             for name in [name for folder, name in self._io_engines if folder == place.folder]:
-                (place.folder / name).unlink(missing_ok=True)  # another size: the volume may lack space for both
+                (place.folder / name).unlink(missing_ok=True)  # of another size: both may not fit on the volume
                 del self._io_engines[place.folder, name]
         try:
             return fio.lay_out(self._fio, place, sender.block_bytes)
@@ -141,7 +141,7 @@ class _RawTarget:
         self._sender = sender
         self._setup_s = setup_s
         self._paths = {
-            # the path by which the drive is found: the file's folder, or the device
+            # the path that leads to the drive: the file's folder, or the device
             name: Path(place.name) if place.read_only else place.folder
             for name, place in zip(config.volumes_used, places, strict=True)
         }
@@ -251,8 +251,8 @@ def _at_drive(counted: Mapping[str, float], volumes: Collection[str], outcome: O
 
 
 def _checks(at_drive: Mapping[str, float], outcome: Outcome, io_engine: str) -> Iterator[Check]:
-    """Checks the bytes at the drive: if the drive received more bytes than fio sent, other programs may have used it;
-    if it received fewer, a cache in between answered requests.
+    """Checks the bytes at the drive. If the drive received more bytes than fio sent, other programs may have used it.
+    If it received fewer bytes, a cache answered requests.
     """
     directions: tuple[Direction, ...] = ("read", "write")
     for direction in directions:
@@ -339,14 +339,14 @@ def check(plan: Plan, site: Site) -> Preflight:
 
 
 def _check_on_files(config: Config, site: Site) -> tuple[list[str], float | None]:
-    """Checks a cell whose volumes are folders. Returns a text for each of its traces, and the time of a paced one in
-    seconds.
+    """Checks a cell whose volumes are folders. Returns a text for each of its traces, and the seconds that a trace with
+    recorded times takes.
     """
     sectors, texts, seconds = [], [], None
     for name in config.volumes_used:
         path = site.volume_paths(config)[name]
         made = config.volumes[name].has_own_drive
-        if not made:  # the drive is made for each run; it takes direct I/O
+        if not made:  # the drive is made for each run, and takes direct I/O
             check_direct(path, f"volumes.{name}.path")
         sectors.append((config.volumes[name].sector_bytes or 512) if made else sector_bytes(path) or 512)
     for _, name_of_trace in config.workload.own_files:
@@ -373,7 +373,7 @@ def _check_block(config: Config, sector: int | None, path: Path) -> None:
         raise PreflightError(
             f"{size} B has no room for a block of {work.block_bytes} B for each of {work.threads} threads",
             key="layout.data_size_bytes",
-            hint="raise it; a file smaller than the caches on the way measures these",
+            hint="raise it; a file smaller than the caches before the drive measures the caches",
         )
 
 

@@ -131,8 +131,8 @@ _SENDERS: Mapping[type[Load], Callable[[Config, Site], Sender]] = {
 # Sends a trace to a file on each volume, in a process of its own (`sender.py`), by threads of the Rust core
 # (crates/replay).
 #
-# So the sender's CPU time is known separately, a drive that does not answer can't delay storagelab, and the whole
-# process ends with storagelab.
+# So storagelab knows the sender's CPU time separately. A drive that does not answer can't delay storagelab, and the
+# whole process ends with storagelab.
 
 
 _SENDER = Path(__file__).with_name("sender.py")

@@ -123,7 +123,7 @@ _TRANSACTIONS = """
     JOIN performance_schema.setup_instruments ON name = event_name WHERE enabled = 'YES'
 """
 _STATEMENTS_OF_ONE = 100
-"""Statements per COMMIT. If there are more, hardly any statements belong to the COMMITs."""
+"""A limit of statements per COMMIT. If there are more, hardly any statements belong to the COMMITs."""
 _BACKGROUND = ("thread/innodb/", "thread/aria/", "thread/mysys/", "thread/sql/main", "thread/sql/slave", "iou-wrk")
 """The beginnings of the names of threads that serve no session."""
 _LOG_FILES = re.compile(r"ib_logfile\d+|ib_redo\d+|#ib_redo\d+(_tmp)?")
@@ -312,10 +312,10 @@ class WatchedMariaDB:
         return Counters(counts, ended, int(working), self._times(), changed, unit)
 
     def _ended(self, status: Mapping[str, int], changed: int) -> tuple[int, Literal["transaction", "unit"]]:
-        """Ended transactions: by performance_schema, if it counts them (in MariaDB this must be enabled). Otherwise,
-        they are estimated from the counts since the first reading: without COMMITs, each statement was a transaction.
-        With COMMITs, the server counts autocommitted statements together with the statements of transactions, and only
-        their changes are visible.
+        """Ended transactions: by performance_schema, if it counts them (in MariaDB, this must be enabled). Otherwise,
+        the function estimates them from the counts since the first reading. Without COMMITs, each statement was a
+        transaction. With COMMITs, the server counts autocommitted statements together with the statements of
+        transactions, so only the changes of autocommitted statements are visible.
         """
         with contextlib.suppress(pymysql.MySQLError):  # older servers lack the table
             for (count,) in self._rows(_TRANSACTIONS) if self._counts_files else ():

@@ -3,7 +3,7 @@ messages; its sessions and client programs, and their settings.
 
     mysql://USER[:PASSWORD]@HOST[:PORT][/DATABASE][?unix_socket=PATH][&ssl=required]
 
-A password belongs only in the variable that `dsn_env` names, or into MYSQL_PWD; it is never shown.
+A password belongs only into the variable that `dsn_env` names, or into MYSQL_PWD. storagelab never shows it.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def settings_text(value: Scalar) -> str:
 
 # --- sessions --------------------------------------------------------------------------------------------------------
 #
-# Settings on which storagelab's own sessions, and programs that make and restore tables, rely: a server, a login or
+# Settings on which storagelab's own sessions, and programs that make and restore tables, rely. A server, a login or
 # init_connect may change each of them. The sessions of a load keep the settings of their login, except settings that
 # could only end their work.
 
@@ -75,8 +75,8 @@ UNENDED = (
     f"SET SESSION {_on_either(_UNENDED_ON_MARIADB, _UNENDED_ON_MYSQL)}wait_timeout = 31536000, "
     "sql_select_limit = 18446744073709551615"
 )
-"""The statement that prevents the end of sessions and the truncation of results; only a spec changes this for a
-load."""
+"""The statement that keeps sessions from ending and results from being cut off. For a load, only a spec changes these
+settings."""
 _STRICT = "STRICT_TRANS_TABLES,ERROR_FOR_DIVISION_BY_ZERO,{}NO_ENGINE_SUBSTITUTION"
 _SESSION = {
     "autocommit": "1", "completion_type": "0", "foreign_key_checks": "1", "unique_checks": "1", "sql_safe_updates": "0",
@@ -164,8 +164,8 @@ def parse_dsn(text: str, key: str) -> Address:
 
 
 def connect_to(address: Address, first: str = guarding(), *, autocommit: bool | None = True) -> Connection:
-    """A connection that begins with the statement `first`, and commits each statement by itself, unless the server is
-    to choose that (None). Raises pymysql.MySQLError.
+    """A connection that begins with the statement `first`, and commits each statement separately, unless the server
+    chooses this (None). Raises pymysql.MySQLError.
     """
     connection: Connection = pymysql.connect(
         **address.model_dump(include={"user", "host", "port", "database", "unix_socket"}),
@@ -231,7 +231,7 @@ def connect(target: TargetConfig) -> Iterator[Connection]:
 
 
 def words_of(error: BaseException) -> str:
-    """The server's message without PyMySQL's tuple around it. The error number stays, since people search manuals by
+    """The server's message without PyMySQL's tuple around it. The error number stays, because people search manuals by
     it.
     """
     if isinstance(error, pymysql.MySQLError) and len(error.args) >= 2:
@@ -257,7 +257,7 @@ def quoted(value: str) -> str:
 
 
 def close(connection: Connection | None) -> None:
-    """Closes a connection. Never raises, since the server may be gone."""
+    """Closes a connection. It never raises, because the server may be gone."""
     if connection is not None:
         with contextlib.suppress(pymysql.MySQLError, OSError):
             connection.close()
@@ -270,7 +270,7 @@ def data_folder(connection: Connection) -> Path | None:
 
 
 def set_for_session(connection: Connection, settings: Mapping[str, Scalar]) -> None:
-    """Set settings for this session alone; each must exist on the server. Raises pymysql.MySQLError."""
+    """Sets settings for this session alone. Each must exist on the server. Raises pymysql.MySQLError."""
     ask(connection, _of_load(settings))
 
 
@@ -288,7 +288,7 @@ def settings_checks(
     def shown(name: str, text: str) -> tuple[str, bool] | None:
         got, named = values.get(setting_name(name)), Path(text).with_suffix("")
         if setting_name(name) == "log_bin" and got == "ON" and _plain(text) not in (0, 1):
-            got = values["log_bin_basename"]  # a name turns the binary log on, and is shown only here
+            got = values["log_bin_basename"]  # a name turns the binary log on, and only this variable shows it
             return got, Path(got).parts[-len(named.parts) :] == named.parts
         return None if got is None else (got, _plain(got) == _plain(text if expected is None else expected[name]))
 
@@ -296,7 +296,7 @@ def settings_checks(
 
 
 def _plain(text: str) -> str | float:
-    """A value without the parser's spelling: TRUE is ON, a number may have zeros after its point."""
+    """A value without differences of spelling: TRUE is ON, and a number may have zeros after its point."""
     small = text.strip().casefold()
     small = {"true": "1", "false": "0", "on": "1", "off": "0", "(no default value)": ""}.get(small, small)
     try:
@@ -311,7 +311,7 @@ def _plain(text: str) -> str | float:
 
 
 def _for_client(address: Address, database: str) -> list[str]:
-    """The options with which the client reads SQL and stops at the first error. The password is in the environment."""
+    """The client's options to read SQL and to stop at the first error. The password is in the environment."""
     place = [f"--host={address.host}", f"--port={address.port}", "--protocol=tcp"]
     tls = {"": [], "required": ["--ssl"], "verified": ["--ssl", "--ssl-verify-server-cert"]}[address.ssl]
     return [
@@ -323,7 +323,7 @@ def _for_client(address: Address, database: str) -> list[str]:
 
 
 def _for_sysbench(address: Address, database: str) -> list[str]:
-    """The options by which sysbench gets to the server. The password is in the environment."""
+    """sysbench's options to reach the server. The password is in the environment."""
     place = [f"--mysql-host={address.host}", f"--mysql-port={address.port}"]
     return [
         "--db-driver=mysql", *([f"--mysql-socket={address.unix_socket}"] if address.unix_socket else place),
@@ -332,7 +332,7 @@ def _for_sysbench(address: Address, database: str) -> list[str]:
 
 
 class MariaDBReach(Reach[Connection]):
-    """How to get to one server."""
+    """The way to reach one server."""
 
     @property
     def for_set_up(self) -> Mapping[str, str]:
@@ -396,9 +396,7 @@ class PrivateReach(MariaDBReach):
         return self.server.pid if Path("/proc/self/schedstat").exists() else None
 
     def check_log_place(self, own: Connection) -> list[Check]:
-        """Checks the log's folder: the one that the server reports must contain the log, according to the file
-        system.
-        """
+        """Checks the log's folder: by the file system, the folder that the server reports must contain the log."""
         name, folder = "innodb_log_group_home_dir", self.server.log_folder
         there = any(file.startswith("ib_logfile") for file in os.listdir(folder))
         got = str(ask(own, f"SELECT @@{name}")[0][0]) if there else "no log file there"

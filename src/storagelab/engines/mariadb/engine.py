@@ -31,7 +31,7 @@ from storagelab.watching.counters import Counters, counting
 
 # --- system ----------------------------------------------------------------------------------------------------------
 #
-# MariaDB as a database system: what its runs add to the steps that all engines share.
+# MariaDB as a database system: its own parts of the steps that all engines share.
 
 
 _NOT_THERE = (2002, 2003, 2006, 2013)
@@ -167,7 +167,7 @@ _GROUPS = {
     ),
     "rows": (r"Innodb\_rows\_%", r"Innodb\_row\_lock\_waits", r"Innodb\_row\_lock\_time"),
 }  # fmt: skip
-"""Cumulative counters only, because a difference over a run needs them."""
+"""These are only cumulative counters, because a run stores differences."""
 
 
 def read_counters(connection: db.Connection) -> Counters:
@@ -219,8 +219,8 @@ FROM information_schema.routines WHERE routine_schema NOT IN {_OF_THE_SERVER}"""
 
 
 class MariaDBProbe:
-    """Implements `contract.probes.Probe`. Each table is listed with its creation time, which changes if it is made
-    anew.
+    """Implements `contract.probes.Probe`. It lists each table with its creation time, which changes if the table is
+    made again.
     """
 
     setting: tuple[str, Scalar] = ("sort_buffer_size", 262_144)

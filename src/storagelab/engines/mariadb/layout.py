@@ -51,14 +51,14 @@ class Layout(Places):
     # --- made --------------------------------------------------------------------------------------------------------
 
     def create(self, connection: Connection) -> None:
-        """Make the database with its mark, and the tables."""
+        """Makes the database with its mark, and the tables."""
         mark = f"CREATE TABLE {self.schema}.{self.mark} (x INT) COMMENT '{OWNERSHIP}'"
         for statement in (f"CREATE DATABASE {self.schema} CHARACTER SET utf8mb4", mark):
             ask(connection, statement)
         self._create_tables(connection)
 
     def _create_tables(self, connection: Connection) -> None:
-        """Make those of the load's tables that storagelab makes itself."""
+        """Makes the tables of the load that storagelab makes itself."""
 
     def _partition(self, number: int, *, by_range: bool, folder: Path | None = None) -> str:
         """One partition, in the folder of its data file unless another folder is given."""
@@ -72,9 +72,10 @@ class Layout(Places):
     # --- removed -----------------------------------------------------------------------------------------------------
 
     def drop(self, connection: Connection) -> list[str]:
-        """Drop the database that this run or an earlier run made, with any layout; returns the dropped names.
+        """Drops the database that this run or an earlier run made, with any layout.
 
-        If a database of that name is not storagelab's, raises PreflightError and drops nothing.
+        Returns the dropped names. If a database of that name is not storagelab's, raises PreflightError and drops
+        nothing.
         """
         if not self._made_before(connection):
             return []
@@ -83,7 +84,8 @@ class Layout(Places):
         return [f"database {self.prefix}"]
 
     def check_nothing_in_the_way(self, connection: Connection) -> None:
-        """Refuses a database that is not storagelab's but has the name that storagelab needs. Raises PreflightError."""
+        """Refuses a database with the name that storagelab needs if storagelab did not make it. Raises
+        PreflightError."""
         self._made_before(connection)
 
     def _made_before(self, connection: Connection) -> bool:
@@ -110,7 +112,7 @@ class Layout(Places):
     # --- used --------------------------------------------------------------------------------------------------------
 
     def write_out(self, connection: Connection) -> None:
-        """Make the server write out every page of the tables that is only in memory so far, as a checkpoint would."""
+        """Makes the server write out every page of the tables that is only in memory, as a checkpoint does."""
         for table in self.tables(connection):
             ask(connection, f"FLUSH TABLES {self.schema}.{identifier(table)} FOR EXPORT")
             ask(connection, "UNLOCK TABLES")

@@ -29,7 +29,8 @@ LISTED = {
     "io/file/sql/binlog": io(v.LOG_WRITE, "the binary log"),
     "io/file/innodb/innodb_temp_file": io(v.OTHER_WRITE, "a temporary file"),
     "io/file/innodb/innodb_dblwr_file": io(v.OTHER_WRITE, "the doublewrite buffer"),
-    # The lock of a whole B-tree: a session that splits a page holds it against all that come from the root.
+    # This is the lock of a whole B-tree. A session that splits a page holds the lock, and all sessions that come from
+    # the root wait.
     "synch/sxlock/innodb/index_tree_rw_lock": Event(v.PAGE_LATCH, "the upper pages of a B-tree"),
     "synch/sxlock/innodb/btr_search_latch": Event(v.LATCH, "the adaptive hash index"),
     "synch/rwlock/innodb/fil_space_latch": Event(v.ALLOCATION, "the free pages of a data file"),
@@ -64,7 +65,8 @@ def is_counted(name: str) -> bool:
 
 
 def counts_waits(name: str) -> bool:
-    """Whether each count of this instrument is a wait. A call into the kernel always is; taking a lock may not be."""
+    """Whether each count of this instrument is a wait. A call into the kernel always is a wait. The acquisition of a
+    lock may be none."""
     return name.startswith("wait/io/file/")
 
 
@@ -89,7 +91,7 @@ def judge(settings: Mapping[str, str], version: str = "") -> Durability:
 
 def _deciding(settings: Mapping[str, str]) -> Iterator[Deciding]:
     name, value = "innodb_flush_log_at_trx_commit", settings["innodb_flush_log_at_trx_commit"]
-    # 2 writes the log at each commit, but syncs it only once a second.
+    # with 2, the server writes the log at each commit, but syncs the log only once a second
     yield Deciding(name=name, value=value, loses="last second of commits" if value in ("0", "2") else None)
     name, value = "innodb_doublewrite", settings["innodb_doublewrite"]
     off = value.lower() in ("off", "false", "0", "detect_only")

@@ -37,7 +37,8 @@ _SERVER_BYTES = 128 * 2**20
 _EMPTY_DATA_FILE_BYTES = 128 * 1024
 _BUFFERS = "innodb_buffer_pool_size"
 _LAST_LETTER = 0xFFFF
-"""The server keeps paths of files in three-byte UTF-8, and puts a file elsewhere if that can't represent its path."""
+"""The server keeps paths of files in three-byte UTF-8. If this can't represent a path, the server puts the file
+elsewhere."""
 _NO_CERTIFICATES = (
     "sysbench 1.0 encrypts only with a certificate of its own, which it is not given: if the server demands TLS, reach "
     "it by its socket (?unix_socket=...), or measure workload.kind = 'random-insert', which needs no sysbench"
@@ -134,7 +135,7 @@ def _like(name: str, pattern: str) -> bool:
 
 
 def read_facts(connection: db.Connection) -> ServerFacts:
-    """Ask the server for its properties and for the rights of this login."""
+    """Asks the server for its properties and for the rights of this login."""
     version, max_connections, watching, buffers, flushing, *barred = db.ask(
         connection,
         "SELECT version(), @@global.max_connections, @@global.performance_schema, @@global.innodb_buffer_pool_size, "
@@ -177,7 +178,7 @@ def _times_waits(connection: db.Connection) -> bool:
 
 
 def _pid_on_this_machine(connection: db.Connection, uptime_s: int, *, watching: bool) -> int | None:
-    """The server's process, if it is on this machine: its name, its age and one of its threads must match; or, if the
+    """The server's process, if it is on this machine. Its name, its age and one of its threads must match. If the
     server doesn't report a thread, the other end of this connection or the pid file must match.
     """
     line, threads = _line_of(connection), db.Rows()
@@ -253,10 +254,9 @@ def check_rights(config: Config, facts: ServerFacts, database: str) -> None:
 
 
 def check_session_settings(connection: db.Connection, facts: ServerFacts, settings: Mapping[str, Scalar]) -> None:
-    """Checks, by trying, that settings can be changed for storagelab's own sessions, the only way on an attached
-    server.
+    """Tries whether settings can be changed for storagelab's own sessions, which is the only way on an attached server.
 
-    Raises PreflightError with the server's message for one that can't be set.
+    Raises PreflightError with the server's message for a setting that can't be set.
     """
     known = db.variables(connection)
     for name, value in settings.items():
@@ -292,7 +292,7 @@ def _set_for_load(target: TargetConfig, own: db.Connection) -> list[str]:
     init_connect sets them.
     """
     names = sorted(db.GUARDED & db.variables(own).keys())
-    asking = f"SELECT {', '.join(f'@@session.{name}' for name in names)}"  # one row, as many may be barred
+    asking = f"SELECT {', '.join(f'@@session.{name}' for name in names)}"  # in one row, because there may be many
     with contextlib.closing(db.connect_to(db.address_of(target), db.UNENDED, autocommit=None)) as raw:
         pairs = zip(names, db.ask(raw, asking)[0], db.ask(own, asking)[0], strict=True)
         return [name for name, theirs, ours in pairs if theirs != ours]
@@ -305,7 +305,7 @@ def _bytes_on(config: Config, volume: str) -> int:
     """The most disk space that one run of this cell takes on a volume."""
     volumes, files, private = config.data_volumes, config.layout.data_files, not config.target.attached
     total, known = 0, None
-    if config.generated:  # what the user's own files make is unknown before the run
+    if config.generated:  # the objects that the user's own files make are unknown before the run
         table_bytes: float = space.data_bytes(config.generated_load, places.tables_of(config).unit_bytes) or 0
         known = places.tables_of(config)(config, "", None).known_objects
     elif config.insert_load.page_a_row:
@@ -334,7 +334,7 @@ def _size(config: Config, name: str, default: int) -> int:
     try:
         return parse_bytes(f"{asked}B" if isinstance(asked, str) and asked[-1:].isalpha() else str(asked))
     except ValueError:
-        return default  # the server will decide; only the estimate is coarser
+        return default  # the server decides later, so only the estimate is less accurate
 
 
 CHECKS = checks.Checks(

@@ -1,10 +1,11 @@
-"""Samples a run: reads exact timers for the waits that have one, samples the other waits, and records a time series
+"""Samples a run: reads the exact timers of waits that have a timer, samples the other waits, and records a time series
 once a second.
 
 MariaDB times most waits for each session (performance_schema), but neither the redo log nor page latches. So the
 sampler also samples all worker sessions many times a second. It asks the kernel for each session's state, and the
 server for its wait or, if it names none, its activity. The kernel also knows exactly how long a session was on a CPU
-and in its queue over the whole run. `storagelab.model.waits` makes wait statistics of the three.
+and in its queue over the whole run. `storagelab.model.waits` makes wait statistics from timers, samples and the
+kernel's totals.
 """
 
 from __future__ import annotations

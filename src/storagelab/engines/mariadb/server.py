@@ -1,5 +1,5 @@
 """A private MariaDB: its programs, its settings as the server itself reads them, and the server that storagelab makes,
-starts, stops and removes; only a socket leads to it.
+starts, stops and removes. The server is reachable only through a socket.
 """
 
 from __future__ import annotations
@@ -118,9 +118,9 @@ _SAID_BY = re.compile(r"^.*?(?:mariadbd|mysqld): ")
 
 
 def privilege(name: str, value: Scalar) -> str | None:
-    """The effect of a setting outside the database. Settings that belong to storagelab are refused in any case.
+    """The effect of a setting outside the database.
 
-    `loose-` before a name changes nothing.
+    Settings that belong to storagelab are always refused. `loose-` before a name changes nothing.
     """
     name = setting_name(name).removeprefix("loose_")
     if name in _OWN:
@@ -190,9 +190,9 @@ _PID_FILE = "storagelab.pid"
 _WANTED_FROM_THE_START = re.compile(r"innodb_|lower_case_table_names$|aria_")
 """Settings that are fixed when a database is made, so the program that makes it needs them, too."""
 _UNSYNCED = "--debug-no-sync"
-"""Without this option, making a database writes each system table to the disk at once. This step takes a thousand
-writes and some seconds, for data that need not survive a crash. Measured runs don't have the option, and the new
-database is written out before them (between_runs.checkpoint).
+"""Without this option, the program that makes a database writes each system table to the disk at once. This takes a
+thousand writes and some seconds, for data that need not survive a crash. Measured runs don't have the option, and the
+server writes the new database out before them (between_runs.checkpoint).
 """
 _TROUBLE = re.compile(r"\[ERROR\]|\[FATAL\]|got signal|No space left|Assertion failure|Aborting")
 _CLIENTS_OWN = [(number,) for number in range(2000, 3000)]
@@ -245,7 +245,7 @@ class Server(PrivateServer[Binaries]):
             raise StartFailed(f"mariadb-install-db failed: {words}")
 
     def _base(self) -> list[str]:
-        """An unpacked server must be told the folder of its files; a packaged server knows it."""
+        """An unpacked server needs the folder of its files as an option. A packaged server knows this folder."""
         return [f"--basedir={self.programs.server.parent.parent}"] if self.programs.origin == BIN_DIR else []
 
     def _command(self) -> list[str]:
@@ -285,5 +285,5 @@ STARTER = Starter(
 
 
 def stop_orphan(data_folder: Path) -> bool:
-    """Stop a server that an earlier, killed storagelab left on `data_folder`. True if there was one."""
+    """Stops a server that an earlier, killed storagelab left on `data_folder`. Returns true if there was one."""
     return stop_process(data_folder / _PID_FILE, f"--datadir={data_folder}", signal.SIGKILL)

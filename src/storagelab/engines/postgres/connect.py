@@ -49,8 +49,8 @@ _UNENDED = {
     "default_transaction_read_only": "off", "statement_timeout": "0", "lock_timeout": "0",
     "idle_in_transaction_session_timeout": "0", "idle_session_timeout": "0", "role": "none",
 }  # fmt: skip
-"""Settings that could end a session's work, or hide it from storagelab's other sessions. A server, a database or a role
-may change each of them, but for a load only a spec changes them."""
+"""Settings that could end a session's work, or hide the work from storagelab's other sessions. A server, a database or
+a role may change each of them. For a load, only a spec changes them."""
 _SINCE = {17: {"transaction_timeout": "0"}}
 """These settings by the first version that knows them; an older server refuses a login with an unknown setting."""
 _FOR_SET_UP = {
@@ -80,7 +80,7 @@ def connect(target: TargetConfig) -> Connection:
     key, text = key_of(target), conninfo(target)
     try:
         for name, one in psycopg.conninfo.conninfo_to_dict(text).items():
-            if name in _FILES and Path(str(one)).is_fifo():  # the client library would wait for ever
+            if name in _FILES and Path(str(one)).is_fifo():  # without a limit, the client library would wait for ever
                 raise PreflightError(f"its {name} is a FIFO", key=key, hint="name a plain file")
         return own_session(text, application_name="storagelab", connect_timeout=_CONNECT_TIMEOUT_S)
     except (psycopg.ProgrammingError, ValueError) as error:  # ValueError: bytes that are not text
@@ -119,10 +119,10 @@ def _variables_of(conninfo: str) -> dict[str, str]:
 
 
 def connect_private(conninfo: str, **options: Any) -> Connection:
-    """A connection to a private server that the environment can't influence. Raises psycopg.Error.
+    """A connection to a private server that the environment can't influence.
 
-    A connection string alone can't ensure that: some variables are read before it and lead elsewhere (PGSERVICE),
-    others are sent to the server in any case (PGTZ).
+    Raises psycopg.Error. A connection string alone can't ensure this. The library reads some variables before the
+    string, and they lead elsewhere (PGSERVICE). It sends others to the server in any case (PGTZ).
     """
     with without_variables():
         return psycopg.connect(conninfo, **options)
@@ -130,8 +130,8 @@ def connect_private(conninfo: str, **options: Any) -> Connection:
 
 def own_session(conninfo: str, **more: Any) -> Connection:
     """A session of storagelab's own, without the settings of the server, the database or the role. Raises
-    psycopg.Error. Its settings come with the login, for two reasons: they must hold before the first query, which fails
-    on a hot standby whose default is serializable; and no pooler may keep them in a session that others get next.
+    psycopg.Error. The login contains the settings, for two reasons. They must apply before the first query, which fails
+    on a hot standby whose default is serializable. And no pooler may keep them in a session that others get next.
     """
     options = _with_options(conninfo, {**_UNENDED, **_FOR_SET_UP, **_OWN_SESSIONS})
     connection: Connection = psycopg.connect(conninfo, options=options, autocommit=True, **more)
@@ -160,8 +160,8 @@ def options_text(settings: Mapping[str, str]) -> str:
 
 
 def refuse_elsewhere(environment: Mapping[str, str], target: TargetConfig, schema: str) -> None:
-    """Raises RunFailed unless a client program with these variables works in this schema of their database: a pooler
-    may ignore their settings, and names without a schema would then refer to other tables.
+    """Raises RunFailed unless a client program with these variables works in this schema of their database. A pooler
+    may ignore the settings, and then names without a schema would refer to other tables.
     """
     try:
         with without_variables(environment), psycopg.connect("", connect_timeout=_CONNECT_TIMEOUT_S) as connection:
@@ -189,8 +189,8 @@ def check_direct(connection: Connection, target: TargetConfig) -> None:
 
 @contextlib.contextmanager
 def without_variables(instead: Mapping[str, str] = MappingProxyType({})) -> Iterator[None]:
-    """Removes PG* variables from this process's environment while the context lasts, and sets those of `instead`; other
-    callers wait.
+    """While the context lasts, removes PG* variables from this process's environment, and sets the variables of
+    `instead`. Other callers wait.
     """
     with _ENVIRONMENT:
         kept = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith(VARIABLES)}
@@ -206,7 +206,7 @@ def without_variables(instead: Mapping[str, str] = MappingProxyType({})) -> Iter
 def value(
     connection: Connection, statement: LiteralString | sql.Composed, values: Sequence[object] | None = None
 ) -> Any:
-    """The first value that a statement returns."""
+    """The first value of a statement's result."""
     row = connection.execute(statement, values).fetchone()
     assert row is not None
     return row[0]
@@ -332,7 +332,7 @@ _WORKER: dict[str, Any] = {"autocommit": True, "application_name": "storagelab 0
 
 
 class PostgresReach(Reach[Connection]):
-    """How to get to one server."""
+    """The way to reach one server."""
 
     apart: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
     """The context in which a session is opened."""
@@ -411,7 +411,7 @@ class AttachedReach(PostgresReach):
         return psycopg.conninfo.make_conninfo(text, dbname=self.database) if self.database else text
 
     def connect_worker(self) -> Connection:
-        # With the login, as an idle session may be ended at once.
+        # with the login, because the server may end an idle session at once
         options = _with_options(self.conninfo, unended(self.major))
         connection: Connection = psycopg.connect(self.conninfo, options=options, **_WORKER)
         for name, value in self._asked.items():

@@ -41,7 +41,7 @@ from storagelab.watching.counters import Counters, counting
 
 # --- system ----------------------------------------------------------------------------------------------------------
 #
-# PostgreSQL as a database system: what its runs add to the steps that all engines share.
+# PostgreSQL as a database system: its own parts of the steps that all engines share.
 
 
 class Postgres(System[db.Connection]):
@@ -167,11 +167,11 @@ _ALWAYS_SHOWN = (
     "wal_compression", "io_method", "checkpoint_timeout", "data_checksums", "block_size", "autovacuum",
 )  # fmt: skip
 _NEVER_SHOWN = (
-    # Commands and names that the operator writes freely may hold secrets,
+    # Commands and names that the operator chooses may hold secrets,
     "primary_conninfo", "primary_slot_name", "ssl_passphrase_command", "archive_command", "archive_cleanup_command",
     "restore_command", "recovery_end_command", "cluster_name", "application_name", "synchronous_standby_names",
     "event_source", "bonjour_name", "recovery_target_name", "log_line_prefix", "krb_server_keyfile",
-    "unix_socket_directories",  # and this differs in each run, without meaning
+    "unix_socket_directories",  # and this one differs in each run, without a meaning
 )  # fmt: skip
 
 
@@ -245,7 +245,7 @@ _READ_DECOYS = " UNION ALL ".join(
 
 
 class PostgresProbe:
-    """Implements `contract.probes.Probe`. Each relation is listed with its file, which changes if the relation is
+    """Implements `contract.probes.Probe`. It lists each relation with its file, which changes if the relation is
     rewritten.
     """
 

@@ -37,7 +37,8 @@ def needs_database(config: Config) -> bool:
 
 
 def make_database(connection: Connection, name: str) -> None:
-    """Make a database with storagelab's mark, from PostgreSQL's template that nobody uses. Raises psycopg.Error."""
+    """Makes a database with storagelab's mark, from the template of PostgreSQL that nobody uses. Raises
+    psycopg.Error."""
     execute(connection, "CREATE DATABASE {} TEMPLATE template0", name)
     execute(connection, "COMMENT ON DATABASE {} IS {}", name, sql.Literal(OWNERSHIP))
 
@@ -45,9 +46,9 @@ def make_database(connection: Connection, name: str) -> None:
 # --- kept ------------------------------------------------------------------------------------------------------------
 #
 # A cell's template on a server that already runs: a database of storagelab, from which each run's database is made.
-# Tables are made in the run's database, which is then renamed: so a template that exists is complete. Its tablespaces
-# have their own names and folders and live as long as the template, since several layouts have templates at once. The
-# server copies a template together with its content in every tablespace.
+# The load makes its tables in the run's database, which is then renamed. So a template that exists is complete. Its
+# tablespaces have their own names and folders, and exist as long as the template, because several layouts have
+# templates at the same time. The server copies a template together with its content in every tablespace.
 
 
 NAME = "t[0-9a-f]{12}"
@@ -70,7 +71,7 @@ class TemplateDatabase:
         return bool(value(connection, "SELECT count(*) FROM pg_database WHERE datname = %s", [self.prefix]))
 
     def make_folders(self) -> None:
-        """Make the folders that will hold the folders of the template's tablespaces. Raises RunFailed."""
+        """Makes the folders that will hold the folders of the template's tablespaces. Raises RunFailed."""
         self._above.make(again=True)
         for folder in set(self.folders.values()):
             with self._above.held(folder.parent) as above:
@@ -80,14 +81,14 @@ class TemplateDatabase:
                     os.fchmod(made, 0o711)  # as above
 
     def keep(self, connection: Connection) -> None:
-        """Turn the run's database into the template; nobody may be connected to it. Raises psycopg.Error."""
+        """Turns the run's database into the template. Nobody may be connected to it. Raises psycopg.Error."""
         # Exclude everybody, even the server's own workers, which would change the data of later runs.
         execute(connection, "ALTER DATABASE {} ALLOW_CONNECTIONS false", self._run_name)
         execute(connection, "ALTER DATABASE {} RENAME TO {}", self._run_name, self.prefix)
 
     def restore(self, connection: Connection) -> Restoration:
-        """Make the run's database from the template. Raises psycopg.Error."""
-        # Written through the log (WAL_LOG, the default since 15), the data would fill the log and the buffers just
+        """Makes the run's database from the template. Raises psycopg.Error."""
+        # The default since 15 (WAL_LOG) writes the data through the log, which would fill the log and the buffers just
         # before the run. Older servers always copy files.
         strategy = sql.SQL(" STRATEGY FILE_COPY" if connection.info.server_version >= _STRATEGY_SINCE else "")
         execute(connection, "CREATE DATABASE {} TEMPLATE {}{}", self._run_name, self.prefix, strategy)
@@ -99,7 +100,7 @@ class TemplateDatabase:
         return Restoration(asked, got, "copied by the server", "pg_database_size")
 
     def remove_unfinished(self, connection: Connection) -> None:
-        """Remove the folders of a template that could not be made; its tablespaces were dropped already."""
+        """Removes the folders of a template that could not be made. Its tablespaces were dropped already."""
         for folder in () if self.exists(connection) else set(self.folders.values()):
             with contextlib.suppress(OSError), self._above.held(folder.parent) as above:
                 descriptors.remove(folder.name, above)
@@ -157,10 +158,10 @@ ORDER BY coalesce(owner.oid, c.oid), c.oid"""
 
 
 class Relation(NamedTuple):
-    """A table or an index. `table` is the index's table, or the table itself; `spread` is the partitioned table to
-    which `table` belongs, or ""; `wholes` are the partitioned tables or indexes above it, the nearest first;
-    `tablespace` is "" for the database's own; `place` is the tablespace's folder; `file` is the name of its file, below
-    the server's data folder.
+    """A table or an index. `table` is the index's table, or the table itself. `spread` is the partitioned table to
+    which `table` belongs, or "". `wholes` are the partitioned tables or indexes above it, the nearest first.
+    `tablespace` is "" for the database's default. `place` is the tablespace's folder. `file` is the name of its file,
+    below the server's data folder.
     """
 
     oid: int
@@ -206,8 +207,8 @@ class Layout(Places):
         return f"{self.spaces}_f{number:04d}"
 
     def create(self, connection: Connection) -> None:
-        """Make tablespaces, schema and tables, each in its own transaction: one transaction for all partitions could
-        need more locks than the server has.
+        """Makes tablespaces, schema and tables, each in its own transaction, because one transaction for all partitions
+        could need more locks than the server has.
         """
         with connection.transaction():
             execute(connection, "CREATE SCHEMA {}", self.prefix)
@@ -221,13 +222,14 @@ class Layout(Places):
         return [(self.tablespace(number), self.folder_of(number)) for number in self.data_files if self.on_volumes]
 
     def _create_tables(self, connection: Connection) -> None:
-        """Make those of the load's tables that storagelab makes itself."""
+        """Makes the tables of the load that storagelab makes itself."""
 
     def drop(self, connection: Connection, *, templates: bool = True) -> list[str]:
-        """Drop everything that storagelab made under the prefix, in any layout; returns the dropped names. Without
-        `templates`, the databases from which later runs' databases are made stay, with their tablespaces.
+        """Drops all that storagelab made under the prefix, in any layout.
 
-        If something has such a name and is not storagelab's, raises PreflightError and drops nothing.
+        Returns the dropped names. Without `templates`, the databases from which storagelab makes later runs' databases
+        stay, with their tablespaces. If something has such a name and is not storagelab's, raises PreflightError and
+        drops nothing.
         """
         if self.config.target.attached:
             check_direct(connection, self.config.target)
@@ -248,7 +250,7 @@ class Layout(Places):
         return [f"{what} {name}" for what, names in made.items() for name in names]
 
     def _drop_partitions(self, connection: Connection, schema: str) -> None:
-        """Drop partitions one by one if there are many: one transaction for all could need more locks than the
+        """Drops partitions one by one if there are many, because one transaction for all could need more locks than the
         server has.
         """
         partitions = connection.execute(
@@ -278,7 +280,7 @@ class Layout(Places):
         ).fetchall()
         tablespaces = connection.execute(
             "SELECT spcname, pg_tablespace_location(oid) FROM pg_tablespace WHERE spcname ~ %s ORDER BY spcname",
-            [f"^{self.prefix}_({NAME}_)?(f[0-9]+|on_.*|tables|indexes|temp)$"],  # the last three by earlier versions
+            [f"^{self.prefix}_({NAME}_)?(f[0-9]+|on_.*|tables|indexes|temp)$"],  # earlier versions made the last three
         ).fetchall()
         marked = {"database": databases, "schema": schemas}
         others = [f"{what} {name}" for what, found in marked.items() for name, mark in found if mark != OWNERSHIP]

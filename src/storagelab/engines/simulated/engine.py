@@ -1,7 +1,7 @@
-"""A block of runs on simulated drives: makes them in order, saves the drives after each, and can resume.
+"""A block of runs on simulated drives: makes the runs in order, saves the drives after each run, and can resume.
 
-Every outcome follows from the scenario alone. So a block whose saved drives are missing, foreign or too new is made
-again from its first run; results that are already stored are not stored twice.
+Every outcome follows from the scenario alone. If a block's saved drives are missing, foreign or too new, the block is
+made again from its first run. Results that are already stored are not stored twice.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class SimulatedBlock:
         return range(self._position, max(wanted) + 1)
 
     def _begin(self, first: int) -> None:
-        """Set up for the run at position `first`, or for the nearest possible run before it."""
+        """Sets up for the run at position `first`, or for the nearest possible run before it."""
         saved = self._saved()
         if saved is not None and saved[0] <= first:
             try:
@@ -173,8 +173,8 @@ class SingleRun(NamedTuple):
 
 
 def make_one(block: PlannedBlock, cell: Cell, folder: Shelf, *, every_io: bool) -> SingleRun:
-    """The cell's first run of this block, on the drives as the block begins with them. `every_io` lists each I/O in the
-    outcome. Raises PreflightError, which names the key, if the plan can't be simulated.
+    """The cell's first run of this block, on the drives in their state at the beginning of the block. `every_io` lists
+    each I/O in the outcome. Raises PreflightError, which names the key, if the plan can't be simulated.
     """
     world = world_of(cell.config)
     position = next(place for place, planned in enumerate(block.runs) if planned.cell_id == cell.cell_id)

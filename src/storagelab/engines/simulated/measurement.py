@@ -1,9 +1,9 @@
 """Turns an outcome of the core (crates/sim/src/outcome.rs) into a Measurement. Pure.
 
-**Scale.** A simulation 64 times smaller lasts 1/64 of the time, with the rates of the real server: rows, pages, bytes
-and all times of a run shrink, while cores, connections and latencies stay. The Measurement is life-size: counts, bytes
-and sums of time are multiplied by the scale, rates and mean latencies are not. Every term of the audit is multiplied by
-the same factor, so that waits + CPU + time after an early finish remain equal to connections x elapsed.
+**Scale.** A simulation at scale 64 lasts 1/64 of the time, with the rates of the real server. Rows, pages, bytes and
+all times of a run shrink. Cores, connections and latencies do not. The Measurement is life-size: counts, bytes and sums
+of time are multiplied by the scale, but rates and mean latencies are not. Every term of the audit is multiplied by the
+same factor, so that waits + CPU + time after an early finish remain equal to connections x elapsed.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def _crowds(outcome: Mapping[str, Any]) -> Iterator[CountedCrowd]:
 
 
 def _resource(decoded: str) -> Resource:
-    """The core's "PFS 5:1:1520544", or the name of something other than a page."""
+    """Reads the core's "PFS 5:1:1520544", or the name of a resource that is not a page."""
     kind, _, place = decoded.partition(" ")
     if kind not in _PAGES:
         return resource_of(decoded or _NO_PAGE)
@@ -200,10 +200,9 @@ def _series(series: Mapping[str, list[float]], scale: int, cell: Cell) -> TimeSe
 
 # --- thinning --------------------------------------------------------------------------------------------------------
 #
-# Reduces the data of a run for the store, to some 20 kB. The core samples so often that short runs are recorded in
-# detail, and long runs have thousands of points. So intervals are merged into longer intervals with the same means.
-# Only every nth sample of waiting tasks is kept, with its longest queues. Sums over the run (waits, counters) stay the
-# same. Pure.
+# Reduces the data of a run for the store, to some 20 kB. The core samples so often that short runs have detail, so long
+# runs have thousands of points. So this code merges intervals into longer intervals with the same means. Only every nth
+# sample of waiting tasks is kept, with its longest queues. Sums over the run (waits, counters) stay the same. Pure.
 
 
 POINTS_MOST = 100

@@ -69,8 +69,8 @@ def _check_block(content: Mapping[str, Any], block: PlannedBlock) -> None:
 
 
 def bursts(content: Mapping[str, Any]) -> Iterator[str]:
-    """A note on a wrong scale: caches shrink with the scale, bursts of writes don't. If a burst fits into a cache only
-    at life-size, the small simulation has waits that the real server does not have.
+    """A note on a wrong scale. Caches shrink with the scale, but bursts of writes don't. If a burst fits into a cache
+    only at life-size, the small simulation has waits that the real server does not have.
     """
     for run in content.get("runs", ()):
         costs = {name: int(figure["value"]) for name, figure in content["server"]["costs"].items()}
@@ -172,7 +172,7 @@ def _free_memory_bytes() -> int | None:
 
 # --- host ram --------------------------------------------------------------------------------------------------------
 #
-# Checks whether the simulated host has enough memory for the maps of its drives: otherwise a drive would go off-line
+# Checks whether the simulated host has enough memory for the maps of its drives. Otherwise, a drive would go off-line
 # during a run. The check uses the least data that must be mapped: the table's pages at the end of a run and the log of
 # its rows or, for raw I/O on filled drives, the whole drive. Remains of earlier runs need more memory, so a run may
 # still fail.

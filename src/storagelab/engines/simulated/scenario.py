@@ -48,7 +48,7 @@ def scenario(block: PlannedBlock, folder: Shelf) -> dict[str, object]:
         "server": server(config.server),
         **hardware([cell.config for cell in block.cells.values()], folder),
         "runs": [{**of_cell[planned.cell_id], "seed": planned.seed} for planned in block.runs],
-        # from the least time that the rows can take: their CPU time, divided by the number of cores
+        # from the shortest possible time of the rows: their CPU time, divided by the number of cores
         "sample_every_s": min(60.0, max(0.05, rows * _ROW_CPU_S / config.server.cores / _POINTS_WHILE_COMPUTING)),
     }
 
@@ -179,7 +179,7 @@ def _format(key: str, drive: DriveConfig, profile: FlashProfile, raw_io: bool) -
 
 
 def _plain(key: str, drive: DriveConfig, profile: Profile) -> dict[str, object]:
-    """A disk, or another kind of drive without formats: nothing can be chosen, except the order of a disk's queue."""
+    """A disk, or another kind of drive without formats. It has no choices, except the order of a disk's queue."""
     for name in ("format", "history", "driver", "sector_bytes", "trim", "host_ram_bytes", "log_delay_ns"):
         if getattr(drive, name) is not None:
             what = "a disk." if profile.kind == "disk" else f"no flash drive with formats. {_of_today(profile)}"
@@ -315,7 +315,7 @@ def _figures(outcome: Mapping[str, Any]) -> dict[str, float]:
 
 # --- worlds ----------------------------------------------------------------------------------------------------------
 #
-# The two kinds of simulation: a server with a database on its drives, and drives alone.
+# The two kinds of simulation: a server with a database on its drives, or only drives.
 
 
 class World(NamedTuple):

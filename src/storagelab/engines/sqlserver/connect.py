@@ -23,7 +23,7 @@ from storagelab.servers.attached import dsn_of, enough_connections, key_of, quot
 # --- tsql ------------------------------------------------------------------------------------------------------------
 #
 # Quotes names and texts for T-SQL, so that no user's text can end the quotes around it. Texts are Unicode literals
-# (N'...'): in other literals the server may turn characters that look like quotes into quotes.
+# (N'...'), because in other literals the server may turn characters that look like quotes into quotes.
 
 
 LONGEST_IDENTIFIER = 128
@@ -191,7 +191,7 @@ class Session:
         self.close()
 
     def close(self) -> None:
-        """Closes the session. Never raises, not even for a lost session."""
+        """Closes the session. It never raises, not even for a lost session."""
         with contextlib.suppress(DriverError):
             self._connection.close()
 
@@ -232,7 +232,7 @@ def _arguments_of(error: BaseException) -> list[Any]:
 
 
 def allow_sessions(count: int) -> None:
-    """Raise the driver's limit on sessions per process, which is 25 by default."""
+    """Raises the driver's limit on sessions per process, which is 25 by default."""
     if pymssql.get_max_connections() < count:
         pymssql.set_max_connections(count)
 
@@ -379,7 +379,7 @@ def _file_initialisation(session: Session) -> bool | None:
 #
 # pymssql remembers a process's first failed login: for a later failed login, it reports the number of the first without
 # the server's message. A login in a fresh process gets both number and message. The login data comes through standard
-# input, since other users of the machine can see arguments and some variables.
+# input, because other users of the machine can see arguments and some variables.
 
 
 _PATIENCE_S = 60

@@ -1,4 +1,5 @@
-"""The interface to SQL Server. Modules that need the driver are imported only when used, since it may be absent."""
+"""The interface to SQL Server. It imports modules that need the driver only on use, because the driver may be
+absent."""
 
 from __future__ import annotations
 

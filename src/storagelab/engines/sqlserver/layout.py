@@ -1,7 +1,7 @@
-r"""The articles' table on N data files of SQL Server, in its own database: makes, checks, recognises, drops it.
+r"""Makes, checks, recognises and drops the articles' table on N data files of SQL Server, in its own database.
 
 The data files make up one filegroup, which the server fills in proportion to their free space. So all files have the
-same length, are made before the clock starts, and grow together if necessary. The files are placed round robin on the
+same length, exist before the clock starts, and grow together if necessary. The files are placed round robin on the
 volumes (FILENAME), and the log has its own file. The server makes and removes the files itself, so storagelab makes no
 folders.
 """
@@ -165,7 +165,7 @@ class Workers(InsertingSessions[db.Session]):
         return bool(self._gatekeeper.value(question) == len(self._workers))
 
     def release(self) -> None:
-        """Open the gate: the server wakes all connections at once."""
+        """Opens the gate: the server wakes all connections at once."""
         self._gatekeeper.execute(_OPEN_GATE.format(gate=db.text(self.gate)))
 
     def _loop(self, connection: db.Session, number: int) -> Loop:
@@ -305,13 +305,13 @@ class Layout:
         """Makes no folders: they exist on the server's machine."""
 
     def make(self, own: db.Session, reach: Reach[db.Session]) -> None:
-        """Make everything that must exist when a run begins."""
+        """Makes everything that must exist when a run begins."""
         self.create(own)
         self._at_first = own.records(FILES)
 
     def sessions(self, own: db.Session, reach: Reach[db.Session], seed: int) -> Workers:
         def end_all() -> None:
-            """End everything that works in storagelab's database: sessions of this run that did not finish."""
+            """Ends all sessions in storagelab's database: sessions of this run that did not finish."""
             with db.connect(self.config.target, database="master") as session:
                 session.execute(_END_ALL.format(name=self.name))
 
@@ -321,7 +321,7 @@ class Layout:
     # --- statements --------------------------------------------------------------------------------------------------
 
     def create(self, session: db.Session) -> None:
-        """Make the database with its files, its options, its mark, the table and the procedure."""
+        """Makes the database with its files, its options, its mark, the table and the procedure."""
         session.execute(self.create_database())
         for statement in self.alter_database():
             session.execute(statement)
@@ -405,7 +405,8 @@ class Layout:
 
 
 def _file_text(file: DataFile, size_mb: int | None, growth_mb: int) -> str:
-    """Without a size, the server uses the size of its model database, the least allowed for a primary file."""
+    """Without a size, the server uses the size of its model database, which is the smallest allowed size of a primary
+    file."""
     size = "" if size_mb is None else f"SIZE = {size_mb}MB, "
     return f"(NAME = {db.text(file.name)}, FILENAME = {db.text(file.path)}, {size}FILEGROWTH = {growth_mb}MB)"
 

@@ -114,8 +114,8 @@ BENIGN = BenignList(
     date="2026-11-21",
     wait_types=frozenset(_IDLE.split()),
 )
-"""Applied when waits are shown, never to stored waits. The list does not affect other engines, whose waits have other
-names.
+"""The list of benign waits. It applies when waits are shown, never to stored waits. It does not affect other engines,
+because their waits have other names.
 """
 
 
@@ -186,8 +186,8 @@ TRACE_FLAGS = "trace_flags"
 FILE_INITIALISATION = "instant_file_initialization"
 
 ALWAYS = {"recovery": "SIMPLE", "page_verify": "CHECKSUM", "delayed_durability": "DISABLED"}
-"""Defaults for storagelab's database if the spec says nothing. Otherwise they would depend on the server's model
-database.
+"""Defaults for storagelab's database if the spec sets nothing. Without them, the options would depend on the server's
+model database.
 """
 
 
@@ -207,9 +207,9 @@ class ServerState(NamedTuple):
 
 
 def database_options(settings: Mapping[str, Scalar]) -> dict[str, str]:
-    """Every option that storagelab's database gets, in the order of setting.
+    """Every option of storagelab's database, in the order in which they are set.
 
-    Raises PreflightError for an invalid value; the check is here because the value becomes part of a statement.
+    Raises PreflightError for an invalid value. The check is here because the value becomes a part of a statement.
     """
     allowed = {name: option.allowed for name, option in DATABASE_OPTIONS.items()}
     return {**ALWAYS, **_values(settings, allowed)}

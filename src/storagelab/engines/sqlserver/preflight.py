@@ -72,7 +72,7 @@ def _check_server(session: db.Session, configs: Sequence[Config], site: Site) ->
 
 
 def _check_objects(config: Config) -> None:
-    """Checks that the layout places nothing but the load's one table, whose clustered key is the table itself."""
+    """Checks that the layout places only the load's one table. Its clustered key is the table itself."""
     problem = config.placement.problem([TABLE_OBJECT])
     if problem is not None:
         raise PreflightError(problem.problem, key=KEY, hint=problem.hint)
@@ -125,7 +125,7 @@ def _volume_needs(session: db.Session, facts: db.ServerFacts, configs: Sequence[
 
 
 def _drives(session: db.Session) -> list[_Drive]:
-    """The drives; empty if the server does not report them, because a run must not fail for that alone."""
+    """The drives; empty if the server does not report them, because a run must not fail for this reason alone."""
     try:
         rows = session.rows(DRIVES)
     except db.DriverError:
@@ -198,9 +198,9 @@ _FILES = "SELECT physical_name FROM sys.master_files WHERE database_id = DB_ID({
 
 
 def drop(session: db.Session, prefix: str, key: str) -> list[str]:
-    """Drop the database of this name if storagelab made it, even if others use it; returns the dropped names.
+    """Drops the database of this name if storagelab made it, even if others use it.
 
-    If somebody else made the database, raises PreflightError and drops nothing.
+    Returns the dropped names. If somebody else made the database, raises PreflightError and drops nothing.
     """
     if not exists(session, prefix):
         return []
@@ -215,9 +215,10 @@ def exists(session: db.Session, prefix: str) -> bool:
 
 
 def check_nothing_in_the_way(session: db.Session, prefix: str, key: str) -> None:
-    """Refuses a database that has the name that storagelab needs, but that others made. Raises PreflightError.
+    """Refuses a database with the name that storagelab needs if others made it.
 
-    A database of storagelab is recognised by its files: there is at least one, and all have names that `Layout` gives.
+    Raises PreflightError. The files show whether a database is storagelab's: there is at least one file, and all have
+    names that `Layout` gives.
     """
     if not exists(session, prefix):
         return

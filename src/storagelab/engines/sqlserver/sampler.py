@@ -342,7 +342,7 @@ FILE_IDS = "SELECT name, file_id FROM sys.master_files WHERE database_id = DB_ID
 
 class Sampler(SessionSampler):
     """Samples one run. `ids` are the workers' sessions, `counts` the counters of these sessions. `page_info`: the
-    server can be asked what pages hold.
+    server can report the content of pages.
     """
 
     event_of = event_of
@@ -380,7 +380,7 @@ class Sampler(SessionSampler):
         name = text(self._database)
         rows = self._own.rows(FILE_IDS.format(database=name))
         database_id, pages = int(self._own.value(f"SELECT DB_ID({name})")), dict[Page, PageInfo]()
-        with contextlib.suppress(DriverError):  # the server may not say; the page numbers alone tell most
+        with contextlib.suppress(DriverError):  # the server may not report it; the page numbers alone show most
             pages = ask_pages(
                 self._own, self._database, pages_to_ask(self._kept, database_id) if self._page_info else []
             )

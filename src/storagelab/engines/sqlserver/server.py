@@ -32,7 +32,7 @@ from storagelab.volumes.folders import Site
 from storagelab.watching.counters import Counters, difference
 
 # --- read back -------------------------------------------------------------------------------------------------------
-# Reads back the objects that the server really made, and its real settings, because a request alone proves nothing.
+# Reads back the objects that the server really made, and its actual settings, because a request alone proves nothing.
 
 
 VOLUMES = """
@@ -80,7 +80,7 @@ def _shown(value: object) -> str:
 def volumes(config: Config, layout: Layout, records: Records) -> list[Check]:
     """Checks each volume of the spec against the mount point that the server reports for the files on it.
 
-    An operator described the volume, and without the server's report it stays unverified. Two volumes on one mount
+    An operator described the volume. Without the server's report, the volume stays unverified. Two volumes on one mount
     point are not two drives.
     """
     mounts = {str(record["name"]): str(record["volume_mount_point"]) for record in records}
@@ -146,7 +146,7 @@ def _setting_check(
 
 # --- reaching --------------------------------------------------------------------------------------------------------
 #
-# How sessions get to a SQL Server that already runs.
+# The way of sessions to a SQL Server that already runs.
 
 
 class AttachedReach(Reach[db.Session]):

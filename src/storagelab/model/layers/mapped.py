@@ -67,7 +67,7 @@ def layers(volume: VolumeConfig, tools: Tools) -> Iterator[Layer]:
 def _encrypted(
     volume: VolumeConfig, tools: Tools, devices: Sequence[str], own: str, uuids: Sequence[UUID]
 ) -> Iterator[Top]:
-    """Closing the volume loses its data, because the key is not stored."""
+    """If the volume is closed, its data are lost, because the key is not stored."""
     (device,), name, key = devices, f"{own}-luks", secrets.token_hex(_KEY_BYTES)
     sector_bytes, flags = volume.encryption_sector_bytes, [flag.replace("-", "_") for flag in volume.encryption_flags]
     sector = [f"--sector-size={sector_bytes}"] if sector_bytes else []

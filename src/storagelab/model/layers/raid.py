@@ -127,7 +127,7 @@ def _synchronize(array: str, md: Path, tools: Tools) -> None:
         asked = _number(tools.text(md / "raid_disks")) or 0
         parts = (one for one in md.glob("dev-*") if "faulty" not in tools.text(one / "state"))
         left = [one.name.removeprefix("dev-") for one in parts]
-        if len(left) < asked:  # it would never be synchronized
+        if len(left) < asked:  # such a RAID would never be synchronized
             raise RunFailed(
                 f"{array} has lost {asked - len(left)} of its {asked} drives; {', '.join(sorted(left))} is left\n"
                 f"  the kernel's log says why (dmesg | grep {array}): a drive that fails, or a program that took it out"

@@ -46,14 +46,14 @@ class Data(NamedTuple):
 
 
 def as_tuple(value: object) -> object:
-    """A list as a tuple: below a union, pydantic's strict mode forgets that JSON has only lists."""
+    """Makes a tuple of a list, because below a union, pydantic's strict mode does not accept JSON's lists as tuples."""
     return tuple(value) if isinstance(value, list) else value
 
 
 class Rule(NamedTuple):
-    """A contradiction: if `is_broken`, the `key` is refused with this `problem` and `hint`. In a key, * stands for each
-    volume's name; `is_broken` then receives the volume, too. Texts may contain fields of the {config} and of its
-    {load}, the volume's {name}, and the name of the spec's first {drive}.
+    """A contradiction between keys. If `is_broken` returns true, the `key` is refused with this `problem` and `hint`.
+    In a key, * stands for each volume's name; `is_broken` then receives the volume, too. Texts may contain fields of
+    the {config} and of its {load}, the volume's {name}, and the name of the spec's first {drive}.
     """
 
     key: str

@@ -1,4 +1,4 @@
-"""MariaDB's engine with another program, which is not on a machine of ours: a plan says so."""
+"""MariaDB's engine with another program, which is not on this machine. A plan says so."""
 
 from __future__ import annotations
 

@@ -2,13 +2,13 @@
 //!
 //! Each row takes a new page. Its worker latches the last page exclusively (`PAGELATCH_EX`), allocates the next one
 //! under the latch of a PFS page, and links it under the parent's latch as the new last page. Workers that waited for
-//! the old last page move on to the new one. They keep their order, as if one latch covered whichever page is last: an
-//! assumption.
+//! the old last page move to the new one. They keep their order, as if one latch covered the last page, whichever page
+//! this is. This is an assumption.
 //!
-//! So only one worker inserts at a time, whatever the drives, and its time per row decides the speed. Much of that time
-//! goes into finding a page. A worker finds its next page at once where it allocated last, unless another worker has
-//! allocated in that file since; then it searches the file whose turn it is. With as many files as workers, each ends
-//! up alone in one.
+//! So only one worker inserts at a time, on any drives, and its time per row determines the speed. The search for a
+//! page takes much of this time. A worker finds its next page at once in the file in which it allocated last, unless
+//! another worker has allocated there since. In that case, it searches the next file in turn. With as many files as
+//! workers, each worker soon has its own file.
 
 use super::Load;
 use crate::engine::Engine;
@@ -34,7 +34,7 @@ impl Load for SequentialInsert {
         costs.append_cpu_ns.value + costs.find_page_cpu_ns.value
     }
 
-    /// A row of a page has a leaf of its own.
+    /// A page-sized row has its own leaf.
     fn leaves(&self, rows: u64) -> u64 {
         rows
     }
@@ -83,13 +83,13 @@ impl Engine<'_> {
         turn.release();
     }
 
-    /// The last page, once it is in memory and no I/O uses it; no other worker can, as it is this worker's turn.
+    /// The last page, once it is in memory and no I/O uses it. Only this worker can use it, because it is its turn.
     async fn ready_last_page(&self, session: &mut Session) -> Leaf {
         let ready = |_: &mut Session| {
             let tree = self.tree.borrow();
             let last = tree.last();
             match tree.state(last) {
-                // It was evicted because no row came for so long.
+                // The page was evicted because no row came for a long time.
                 state if state.is(flag::ABSENT) => Err(Stop::Absent(last)),
                 state if state.is(flag::BUSY) => Err(Stop::Busy(last)),
                 _ => Ok(last),

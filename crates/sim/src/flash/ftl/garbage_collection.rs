@@ -1,8 +1,8 @@
-//! Garbage collection: reclaims blocks by copying what is still valid in them and erasing them.
+//! Garbage collection: reclaims blocks. It copies the pages that are still valid, and erases the block.
 //!
 //! Copies change entries all over the map of logical pages, which at life size is far larger than the processor's
-//! caches. So the entries of all blocks likely to be collected next are read at once, which lets the processor fetch them
-//! in parallel.
+//! caches. So the entries of all blocks that will probably be collected next are read at once, and the processor
+//! fetches them in parallel.
 
 use super::{FlashPage, Ftl, HOST, NONE, Observer};
 use crate::hint::{COLLECTED_PAGES, LINE, touch};
@@ -21,7 +21,7 @@ struct Valid {
 }
 
 impl Ftl {
-    /// How many pages garbage collection the next victim would copy; `None` if no block is closed.
+    /// The number of pages that garbage collection would copy from the next victim; `None` if no block is closed.
     #[must_use]
     pub fn next_victim_valid(&self) -> Option<u32> {
         self.blocks.front().map(|block| self.blocks.valid(block))
@@ -98,7 +98,7 @@ impl Ftl {
         let flashes = (first..).map(FlashPage);
         for (flash, &logical) in flashes.zip(&self.logical_of[first as usize..][..pages]) {
             valid[count] = Valid { flash, logical };
-            // Counts instead of branching: the processor can't predict which of them are valid.
+            // Counts without branches, because the processor can't predict which pages are valid.
             count += usize::from(self.flash_of.get(logical as usize) == Some(&flash));
         }
         count

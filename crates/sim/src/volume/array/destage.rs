@@ -1,4 +1,4 @@
-//! The controller's work: the cache or the drives take a request, and dirty blocks go to the drives.
+//! The controller's work: passes a request to the cache or the drives, and writes dirty blocks to the drives.
 
 use super::{For, Kind, Ns, Request, Volume};
 use crate::volume::cache::{Cache, Run};

@@ -36,7 +36,7 @@ impl Volume {
         Ok(done_ns)
     }
 
-    /// All drives with a piece if it is written, one of those that are there if it is read.
+    /// All drives with a piece, if it is written; one of the working drives, if it is read.
     fn drives_for(&mut self, now: Ns, kind: Kind, piece: Piece) -> Range<u32> {
         if kind.writes() {
             return self.map.members(piece.group);

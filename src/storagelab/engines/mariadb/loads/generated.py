@@ -2,8 +2,8 @@
 place back.
 
 Each table that is spread gets N partitions by the remainder of its key, placed in turn on the volumes. A single data
-file is one partition, too, because after a table is made, only a partition's place can be chosen. Any other table stays
-in the server's folder, or is made again in the place that the layout names.
+file is one partition, too, because in a finished table only the place of a partition can be chosen. Any other table
+stays in the server's folder, or is made again in the place that the layout names.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class MariaDBTables(GeneratedTables[Connection, L], Layout):
     # --- made --------------------------------------------------------------------------------------------------------
 
     def finish(self, own: Connection) -> None:
-        """Spread the tables over the data files, and place the others. Raises RunFailed if this is impossible."""
+        """Spreads tables over the data files, and places the other tables. Raises RunFailed if this is impossible."""
         objects = self._objects(own)
         self._refuse_indexes(own, objects)
         refuse_misfits(self.config, objects)
@@ -205,9 +205,7 @@ WHERE table_schema = %s AND table_name = %s AND coalesce(generation_expression, 
 
 
 def move(connection: Connection, database: str, table: str, folder: Path) -> None:
-    """Make the table again in the folder, with its rows and foreign keys. Raises DataRefused if the table can't be
-    moved in this way.
-    """
+    """Makes the table again in the folder, with its rows and foreign keys. Raises DataRefused if that is impossible."""
     name, aside = (f"{identifier(database)}.{identifier(one)}" for one in (table, f"{table}__placed"))
     text = str(ask(connection, f"SHOW CREATE TABLE {name}")[0][1])
     if ask(connection, _TRIGGERS, [database, table])[0][0]:

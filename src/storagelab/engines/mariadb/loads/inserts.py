@@ -131,7 +131,7 @@ class Workers(InsertingSessions[Connection]):
         return bool(ask(self._gate, standing, [_AT_THE_GATE])[0][0] == len(self._workers))
 
     def release(self) -> None:
-        """Open the gate: the server wakes all connections at once."""
+        """Opens the gate: the server wakes all connections at once."""
         ask(self._gate, "UNLOCK TABLES")
 
     def _loop(self, connection: Connection, number: int) -> Loop:
@@ -163,8 +163,8 @@ _RANDOM_COLUMNS = """
     c4 INT NOT NULL DEFAULT 1,
     c5 INT NOT NULL DEFAULT 2,
     c6 BIGINT NOT NULL DEFAULT 42"""
-# InnoDB always leaves room for two rows on a page. InnoDB puts the part of a row that does not fit into half a page on
-# a separate page. So with a filler of just over half a page, every row needs one new page.
+# InnoDB always leaves room for two rows on a page. If a row does not fit into half a page, InnoDB puts the rest of the
+# row on a separate page. So with a filler of just over half a page, every row needs one new page.
 _SEQUENTIAL_COLUMNS = """
     c1 BIGINT NOT NULL AUTO_INCREMENT,
     c2 DATETIME(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6),

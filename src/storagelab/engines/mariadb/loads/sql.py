@@ -84,8 +84,8 @@ def _of_newer_server(own: Connection, file: Path, _: str) -> str:
 
 
 def find(beside: Path | None) -> Path:
-    """The client program: the program beside the server's own programs, otherwise the program on the PATH. Raises
-    PreflightError that names the package.
+    """The client program: beside the server's own programs, otherwise on the PATH. Raises PreflightError that names the
+    package.
     """
     found = first_program([beside], *_NAMES)
     if found is None:
@@ -105,7 +105,7 @@ def place_of_client(clients: Clients) -> str:
 
 
 def files_of(load: Sql, site: Site) -> list[tuple[str, Path]]:
-    """The files that make the user's own database, in order, each with its kind. Raises PreflightError for one that
+    """The files that make the user's own database, in order, each with its kind. Raises PreflightError for a file that
     can't be used.
     """
     files = list(sources.own_files(load, site))

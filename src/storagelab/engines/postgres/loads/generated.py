@@ -2,8 +2,8 @@
 place back.
 
 A table that is spread has hash partitions, placed in turn in the data files' tablespaces. Every other table lies in the
-first data file, and an index lies beside its table. Objects that the layout places on another volume, by name or by a
-keyword for all tables or indexes, lie in that volume's own tablespace.
+first data file, and an index lies beside its table. The layout may place objects on another volume, by name or by a
+keyword for all tables or indexes. They lie in that volume's own tablespace.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class PostgresTables(GeneratedTables[Connection, L], Layout):
         )  # fmt: skip
 
     def _hold(self, reach: PostgresReach) -> Callable[[], None]:
-        """Lock the load's tables; returns a function that unlocks them."""
+        """Locks the load's tables. Returns a function that unlocks them."""
         connection = reach.connect("storagelab gate")
         try:
             self.lock(connection)
@@ -136,7 +136,7 @@ class PostgresTables(GeneratedTables[Connection, L], Layout):
         own.execute("VACUUM ANALYZE")
 
     def spread_out(self, connection: Connection) -> None:
-        """Make hash partitions for each table that is to be spread and has none yet. Raises RunFailed for a table that
+        """Makes hash partitions for each table that must be spread and has none yet. Raises RunFailed for a table that
         can't be spread.
         """
         for table in self.spread if self.partitions else ():
@@ -177,7 +177,7 @@ class PostgresTables(GeneratedTables[Connection, L], Layout):
         return dict(connection.execute(_INDEXES, [f'"{self.home}"."{table}"']).fetchall())
 
     def lock(self, connection: Connection) -> None:
-        """Lock every table until the connection ends, except the one that pgbench counts before its sessions
+        """Locks every table until the connection ends, except the table that pgbench counts before its sessions
         connect.
         """
         tables = connection.execute(_TABLES, [self.schemas]).fetchall()
@@ -189,7 +189,7 @@ class PostgresTables(GeneratedTables[Connection, L], Layout):
     # --- places ------------------------------------------------------------------------------------------------------
 
     def place(self, connection: Connection) -> None:
-        """Move every table and index to the tablespace that the layout names. Moving empty objects takes no time."""
+        """Moves every table and index to the tablespace that the layout names. To move empty objects takes no time."""
         for one in self._relations(connection) if self.on_volumes else ():
             wanted = self._wanted(one)
             if one.tablespace != wanted:
@@ -236,8 +236,8 @@ class PostgresTables(GeneratedTables[Connection, L], Layout):
         }
 
     def read_back(self, connection: Connection) -> list[Check]:
-        """Reads the spread tables, and the place of each table and index, from the server's own catalogue; for single
-        placed objects, also reads their files from the file system.
+        """Reads the spread tables, and the place of each table and index, from the server's own catalogue. Of single
+        placed objects, it also reads the files from the file system.
         """
         found = self._relations(connection)
         folders = {name: str(folder) for name, folder in self.tablespaces()}
@@ -289,7 +289,7 @@ class PostgresTables(GeneratedTables[Connection, L], Layout):
 
 # --- client programs -------------------------------------------------------------------------------------------------
 #
-# PostgreSQL's own client programs: finds them, and knows their sessions.
+# Finds PostgreSQL's own client programs, and their sessions.
 
 
 PACKAGES = {"pgbench": "postgresql-contrib", "psql": "postgresql-client", "pg_restore": "postgresql-client"}
@@ -297,8 +297,7 @@ PACKAGES = {"pgbench": "postgresql-contrib", "psql": "postgresql-client", "pg_re
 
 
 def find(name: str, beside: Path | None) -> Path:
-    """A client program: the program beside the server's own programs, otherwise the system's newest, otherwise the
-    program on the PATH.
+    """A client program: beside the server's own programs, otherwise the system's newest, otherwise on the PATH.
 
     Raises PreflightError, which names the package, if the program is missing or too old.
     """

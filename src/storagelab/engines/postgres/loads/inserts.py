@@ -2,7 +2,7 @@
 
 N data files are N hash partitions, each in its own tablespace with its index, placed in turn on the volumes. A single
 data file is one partition, too, so that routing costs the same in every layout. PostgreSQL keeps rows in order of
-arrival and the key in a separate B-tree: random keys hit the index, not the heap.
+arrival, and the key in a separate B-tree. So random keys affect the index, not the heap.
 """
 
 from __future__ import annotations
@@ -125,11 +125,11 @@ class Workers(InsertingSessions[Connection]):
         return bool(value(self._gatekeeper, standing, [self.ids]) == len(self._workers))
 
     def release(self) -> None:
-        """Open the gate: the server wakes all connections at once."""
+        """Opens the gate: the server wakes all connections at once."""
         self._gatekeeper.execute("SELECT pg_advisory_unlock(%s)", [self.gate])
 
     def _loop(self, connection: Connection, number: int) -> Loop:
-        # Directly by libpq, which sleeps until the answer; the driver itself would wake up ten times a second.
+        # This calls libpq directly, which sleeps until the answer. The driver would wake up ten times a second.
         statement = call(self.workload, self.schema, self.gate, self.seed, number)
         result = connection.pgconn.exec_(statement.as_bytes(connection))
         if result.status != ExecStatus.TUPLES_OK:
@@ -143,7 +143,7 @@ class Workers(InsertingSessions[Connection]):
         return f"a connection {'failed' if by_server else 'was lost'}: {words}"
 
     def settle(self) -> None:
-        """Make each session report its counters now, instead of later."""
+        """Makes each session report its counters now, instead of later."""
         for worker in self._workers:
             with contextlib.suppress(psycopg.errors.UndefinedFunction):  # before PostgreSQL 15
                 worker.connection.execute("SELECT pg_stat_force_next_flush()")

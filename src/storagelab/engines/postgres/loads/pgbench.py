@@ -43,7 +43,7 @@ class Tables(PostgresTables[Pgbench]):
         ]
 
     def fill(self, own: Connection, clients: Clients, site: Site) -> None:
-        for steps in ("t", "gvp"):  # never d: what another schema holds is not ours to drop
+        for steps in ("t", "gvp"):  # never d, because objects in another schema are not ours to drop
             command = pgbench.initialise(str(find("pgbench", clients.beside)), self.load, steps, self.partitions)
             output = clients.in_folder(command, {})
             if output.returncode != 0:
