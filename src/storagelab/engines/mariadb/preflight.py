@@ -252,7 +252,7 @@ def check_rights(config: Config, facts: ServerFacts, database: str) -> None:
          "the login lacks the right RELOAD, which is needed to write out the table between runs",
          "GRANT RELOAD ON *.* TO ..., or set between_runs.checkpoint = false"),
         (not config.measure.waits or facts.may("SELECT", "performance_schema"),
-         "the login lacks the right SELECT on performance_schema, needed to read waits",
+         "the login lacks the right SELECT on performance_schema, which is needed to read waits",
          "GRANT SELECT ON performance_schema.* TO ..., or set measure.waits = false"),
         (not config.measure.waits or facts.counts_files,
          "the server runs without performance_schema, so it times no waits",
