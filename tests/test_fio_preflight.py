@@ -51,7 +51,7 @@ def test_a_sound_spec_tells_what_it_would_use(scratch):
     [
         ('"8MiB"', '"900TiB"', r".* lacks space: about 921600.00 GiB needed, .* GiB free.*lower layout.data"),
         ('"8MiB"', '"4KiB"', "layout.data_size_bytes: 4096 B has no room for a block of 8192 B for each of 1 threads"),
-        ('block = "8KiB"', "block_bytes = 700", "workload.block_bytes: 700 B is no whole number of 512 B sectors"),
+        ('block = "8KiB"', "block_bytes = 700", "workload.block_bytes: 700 B is no multiple of 512 B"),
         ('data_size = "8MiB"', "", 'layout.data_size_bytes: is missing.* Add data_size = "4GB"'),
         ('path = "."', 'path = "./none"', "volumes.a.path: .*none does not exist"),
         ('path = "."', 'file = "64MiB"', "volumes.a.path: is missing: volumes.a.file is for a volume on this machine"),

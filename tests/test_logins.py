@@ -224,7 +224,7 @@ def test_a_mariadb_that_demands_tls_is_given_it(scratch):
     [
         ("postgres", "CREATE ON DATABASE postgres", "right CREATE on the database", "GRANT CREATE ON DATABASE"),
         ("postgres", "pg_checkpoint", "role pg_checkpoint", "between_runs.checkpoint = false"),
-        ("postgres", "", "right SUPERUSER, needed for CREATE TABLESPACE", "leave [volumes] out"),
+        ("postgres", "", "right SUPERUSER, which is needed to put data files on volumes", "leave [volumes] out"),
         *(pytest.param("mariadb", without, without, way_out, marks=needs_mariadb) for without, way_out in (
             ("CREATE ROUTINE", "GRANT CREATE ROUTINE ON `storagelab\\_0badcafe`.*"), ("DROP", "GRANT DROP ON"),
             ("PROCESS", "GRANT PROCESS ON *.*"), ("RELOAD", "between_runs.checkpoint = false"),

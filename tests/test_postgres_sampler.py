@@ -311,7 +311,7 @@ def test_sessions_that_had_ended_before_they_were_watched_are_said_to_have_ended
     time.sleep(1)
     seen = sampler.stop()
     waits = seen.waits(1.0, 1.0, 1)
-    assert waits.no_split_reason == "a session had ended before the kernel could be asked about it"
+    assert waits.no_split_reason == "a session had ended before its state could be read from the kernel"
     [check] = check_watching(seen.error, seen.observed(1.0), 1.0, waits.passes)
     assert not check.ok
     assert "no session of the load in " in check.got

@@ -159,7 +159,7 @@ def test_each_engine_has_statements_for_an_administrator(advised, engine, says):
     best = advised().proposals[0]
     lines = list(engine_in(ENGINES[engine].folder).moving(best.moves, {"fast": "/mnt/fast"}))
     assert any(says in line for line in lines)
-    assert any("Before: a backup" in line for line in lines)
+    assert any("Before you begin" in line for line in lines)
     assert any("/mnt/fast" in line for line in lines)
 
 

@@ -94,7 +94,7 @@ def test_mariadb_makes_its_folder_itself_and_leaves_it_empty(scratch, far):
         config = elsewhere(small(scratch, engine="mariadb", dsn=server.socket_dsn), far)
         found = preflight(plan_of(config), site_at(scratch))
         assert found.volumes[0].device == "on the server"
-        assert any("leaves one empty folder named storagelab_0badcafe" in note for note in found.notes)
+        assert any("leaves an empty folder named storagelab_0badcafe" in note for note in found.notes)
         measured = measure(config, site_at(scratch))
         checks = checks_of(measured)
         assert (measured.rows, checks["data files"].got, checks["place of the data files"].ok) == (ROWS, "2", True)

@@ -95,7 +95,7 @@ def test_a_drive_that_cannot_be_is_refused_with_its_figure(refused, tmp_path, va
 def test_a_world_too_big_for_this_machine_says_how_much_it_needs_and_a_scale_that_fits(refused, monkeypatch):
     monkeypatch.setattr(preflight, "_free_memory_bytes", lambda: 300_000_000)
     said = refused(("scale = 256", "scale = 1"))
-    assert "target.scale: a world of scale 1 takes about 0.7 GiB of memory, and 0.3 GiB are free here" in said
+    assert "target.scale: a simulation at scale 1 needs about 0.7 GiB of memory, but only 0.3 GiB are free here" in said
     assert said.endswith("Set scale = 8, which takes about 0.14 GiB.")
 
 
@@ -132,7 +132,7 @@ def test_a_drive_whose_map_would_not_fit_the_host_is_refused_with_what_would_do(
         look(("sector_bytes = 512", "sector_bytes = 512\nhost_ram_bytes = 800_000"))
     said = str(caught.value)
     assert caught.value.key == "drives.ssd.host_ram_bytes"
-    assert "1.99 GB of data on it take a map of 0.869 MB with driver 2.2.3 and sectors of 512 B" in said
+    assert "1.99 GB of data on it need a map of 0.869 MB with driver 2.2.3 and sectors of 512 B" in said
     assert "raise host_ram_bytes to more than 868" in said
 
 

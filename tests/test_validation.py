@@ -131,7 +131,7 @@ def test_the_phase_in_memory_is_read_off_by_its_own_record_and_its_absence_is_sa
     run = run_of(10.0, {"SOS_SCHEDULER_YIELD": (1.0, 1.0, 100)}, counters={"engine": engine})
     assert read(figure("memory_phase_cpu_per_row_s"), [(CELLS[0], [run])]).values == (0.002,)
     assert read(figure("yields_over_memory_phase"), [(CELLS[0], [run])]).values == (pytest.approx(100 * 4e-3 / 0.5),)
-    with pytest.raises(Missing, match="while all of the table was in memory"):
+    with pytest.raises(Missing, match="while the whole table was in memory"):
         read(figure("yields_over_memory_phase"), [(CELLS[0], [RUN])])
 
 
@@ -413,8 +413,8 @@ def test_a_scale_at_which_a_cache_is_smaller_than_a_burst_is_refused(validated):
     code, _, err = validated("--only", "C1", "--scale", 64)
     said = " ".join(err.split())
     assert code == 2
-    assert "target.scale: at scale 64 the cache of scsi-a has 8 MiB, and 16.5 MiB may be written to it at once" in said
-    assert "a scale of at most 31 avoids that" in said
+    assert "target.scale: at scale 64 the cache of scsi-a has 8 MiB, but 16.5 MiB may be written to it at once" in said
+    assert "a scale of at most 31 avoids this" in said
 
 
 def test_csv_and_json_hold_raw_numbers_and_intervals_over_seeds(validated, experiments, tmp_path):

@@ -1,1 +1,1 @@
-"""The engines, one folder each. `run.engine` is their interface, and finds each by its folder's name."""
+"""The engines: one folder for each. `run.engine` is their interface, and finds an engine by the name of its folder."""

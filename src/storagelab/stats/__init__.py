@@ -1,1 +1,3 @@
-"""Statistics of campaigns: from log times to estimates. Pure. The package knows cells and rounds, but not storage."""
+"""Statistics of campaigns: makes estimates from logarithms of times. Pure. The package uses cells and rounds, and
+nothing about storage.
+"""

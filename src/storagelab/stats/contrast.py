@@ -1,19 +1,22 @@
-"""Makes differences with simultaneous intervals from the contrasts of a fit. Pure.
+"""Makes differences with simultaneous intervals from contrasts of a fit. Pure.
 
-A contrast is a sum of cells' means with weights that add up to 0; its exponential is a ratio of times. The test has two
-conditions, so that neither a quiet nor a noisy cell misleads:
+A contrast is a weighted sum of the means of cells. Its weights add up to 0. Its exponential is a ratio of times. A
+difference must meet two conditions, so that neither a quiet nor a noisy cell leads to a wrong result:
 
-1. The difference exceeds a simultaneous critical value times its standard error, with the variance that all cells have
-   in common. For comparisons with the best it is Tukey's studentized range over all cells, because the best cell is
-   selected from the data; for differences named beforehand it is Bonferroni's.
-2. It passes Welch's t test, which uses only the variances of the cells it compares (Welch 1947, Biometrika 34), at a
-   level that falls slowly with the number of cells (`Family.cautious`). So a noisy cell looks neither slow nor quiet.
+1. The difference is larger than its standard error times a simultaneous critical value. The standard error uses the
+   common variance of all cells. For comparisons with the best cell, the critical value is Tukey's studentized range
+   over all cells, because the best cell is selected from the data. For differences that are named before the runs, it
+   is Bonferroni's.
+2. The difference passes Welch's t test, which uses only the variances of the compared cells (Welch 1947, Biometrika
+   34). The level of this test falls slowly with the number of cells (`Family.cautious`). So a noisy cell looks neither
+   slow nor quiet.
 
-An odd run can only add time. So a cell takes at least the time of its runs without odd ones, and at most the time of
-all its runs. Cell A is slower than cell B if the runs of A without odd ones take longer than all runs of B.
+An odd run takes too long, never too little time. So the mean time of a cell is at least the mean of its runs without
+odd runs, and at most the mean of all its runs. Cell A is slower than cell B if the runs of A without odd runs take
+longer than all runs of B.
 
-Within a block, runs are the sample. Cells of different blocks are compared by preparations (`fit.Preparations`). Error
-rates and power: docs/records/monte-carlo.md, by `make bench ARGS="--only statistics"`.
+Within a block, runs are the sample. Cells of different blocks are compared by preparations (`fit.Preparations`).
+docs/records/monte-carlo.md has the error rates and the power. `make bench ARGS="--only statistics"` measures them.
 """
 
 from __future__ import annotations
@@ -31,26 +34,27 @@ from storagelab.stats.fit import VARIANCE_FLOOR, Fit, Means, Places, Preparation
 from storagelab.stats.intervals import ALPHA, MANY, from_logs, maximum_point, range_point, t_point
 
 CAUTION = 0.65
-"""With 0, a noisy cell would look slow in 6 to 8 % of experiments; with 1, a tenth of the slow-downs of 5 % would be
-missed.
+"""The value of `Family.cautious` if a cell is noisier than others. With 0, a noisy cell would look slow in 6 to 8 % of
+experiments. With 1, a tenth of the slow-downs of 5 % would be missed.
 """
 CAUTION_ALIKE = 0.6
-"""The value of `CAUTION` if no cell looks noisier than others. The value is divided by a cell's degrees of freedom,
-because with few runs a noisy cell may look quiet. With 0, a noisy cell would look slow in 7 to 8 % of experiments with
-3 runs.
+"""If no cell looks noisier than others, `Family.cautious` is this value divided by a cell's degrees of freedom. With
+few runs, a noisy cell may look quiet. With 0, a noisy cell would look slow in 7 to 8 % of experiments with 3 runs.
 """
 KNOWN = 2.0
 """A bound above this factor is shown as "not known"."""
 RUNS_LEAST = 2
-"""With fewer runs of a cell, or preparations of a block, nothing is tested."""
+"""If a cell has fewer runs than this, or a block has fewer preparations, there is no test."""
 _NONE = 1e-6
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A ratio of times with its simultaneous interval. `tested`: there are enough runs for a test. Otherwise the ratio
-    has no interval. A ratio also has no interval if the runs scatter too much to bound it. Differences up to `margin`,
-    on the log scale, don't matter."""
+    """A ratio of times with its simultaneous interval.
+
+    `tested` is False if there are too few runs for a test. Then the ratio has no interval. It also has none if the runs
+    scatter so much that they give no bounds. Differences of at most `margin`, on the log scale, don't matter.
+    """
 
     ratio: Estimate
     tested: bool
@@ -69,8 +73,9 @@ class Difference:
 
 
 def wider(one: Difference, other: Difference) -> Difference:
-    """The difference with an interval that contains both intervals. If either is untested, the result is untested,
-    without an interval."""
+    """The first difference, with an interval that contains both intervals. If one of the two is untested, the result is
+    untested and has no interval.
+    """
     low, high, least, most = one.ratio.low, one.ratio.high, other.ratio.low, other.ratio.high
     if low is None or high is None or least is None or most is None:
         return replace(one, ratio=Estimate(value=one.ratio.value), tested=one.tested and other.tested)
@@ -79,11 +84,13 @@ def wider(one: Difference, other: Difference) -> Difference:
 
 @dataclass(frozen=True)
 class Family:
-    """Differences tested together, with an error rate for the whole family.
+    """Differences that are tested together. The error rate is for the whole family.
 
-    "range": all differences between `count` rows, whose best was selected from the data, in each of `families`;
-    "maximum": each of `count` rows against all others, one-sided; "named": `count` differences named beforehand.
-    `cautious`: the level of a difference's own test falls with this power of their number.
+    There are three kinds. "range": all differences between `count` rows, whose best was selected from the data, in each
+    of `families`. "maximum": each of `count` rows against all others, one-sided. "named": `count` differences that were
+    named before the runs.
+
+    `cautious` is a power: the level of each difference's own test falls with this power of the number of differences.
     """
 
     kind: Literal["range", "maximum", "named"]
@@ -92,8 +99,9 @@ class Family:
     cautious: float = CAUTION
 
     def point(self, df: float, alpha: float) -> float:
-        """The standardised difference that some member of the family exceeds with probability `alpha` if nothing
-        differs."""
+        """The critical value: if nothing differs, at least one standardised difference of the family exceeds it with
+        the probability `alpha`.
+        """
         df = round(min(df, MANY), 1)
         match self.kind:
             case "range":
@@ -103,10 +111,11 @@ class Family:
         return t_point(df, alpha / self.count)
 
     def level(self, alpha: float) -> float:
-        """The two-sided level of a difference's own test. If each difference had its full share, five runs would find
-        nothing."""
+        """The two-sided level of each difference's own test. If `alpha` were divided by the number of differences, five
+        runs could find nothing.
+        """
         things = self.count + 1 if self.kind == "named" else self.count * self.families
-        sides = 2 if self.kind == "maximum" else 1  # one-sided: `t_point` takes both
+        sides = 2 if self.kind == "maximum" else 1  # `t_point` is two-sided, but "maximum" is one-sided
         return alpha * sides / float((things / 2) ** self.cautious)
 
 
@@ -128,7 +137,7 @@ def caution_of(fitted: Fit) -> float:
 
 
 def cautious(runs: float, *, alike: bool) -> float:
-    """`Family.cautious` of cells with so many runs; `alike`: none looks noisier than others."""
+    """`Family.cautious` of cells with `runs` runs. `alike` is True if no cell looks noisier than others."""
     return min(CAUTION, CAUTION_ALIKE / (runs - 1)) if alike else CAUTION
 
 
@@ -138,8 +147,11 @@ def cautious(runs: float, *, alike: bool) -> float:
 
 
 class _Sums(NamedTuple):
-    """Several contrasts: `value` has log ratios. `error` and `df` have standard errors and degrees of freedom with the
-    common variance, `own_error` and `own_df` with the cells' own variances."""
+    """Several contrasts. `value` has their log ratios.
+
+    `error` and `df` are the standard errors and their degrees of freedom with the common variance. `own_error` and
+    `own_df` are the same with the cells' own variances.
+    """
 
     value: Vector
     tested: NDArray[np.bool_]
@@ -149,21 +161,22 @@ class _Sums(NamedTuple):
     own_df: Vector
 
     def half(self, family: Family, alpha: float) -> Vector:
-        """Half the width of the intervals of the ratios that may be tested."""
+        """Half the width of each interval on the log scale, for the contrasts that can be tested."""
         together = _points(self.df, lambda df: family.point(df, alpha)) * self.error
         alone = _points(self.own_df, lambda df: t_point(df, family.level(alpha))) * self.own_error
         return np.maximum(together, alone)
 
 
 def _points(df: Vector, point: Callable[[float], float]) -> Vector:
-    """`point` for each element of `df`; degrees of freedom are rounded, so that few distinct values are computed."""
+    """`point` for each element of `df`. The elements are rounded first, so that `point` is computed for few values."""
     rounded, place = np.unique(np.round(np.clip(df, 1, MANY), 1), return_inverse=True)
     return np.array([point(float(one)) for one in rounded])[place]
 
 
 def _sums(fitted: Fit, cells: Places, weights: Vector, plus: Means, minus: Means) -> _Sums:
-    """Contrasts over `cells` with `weights`, both as contrasts x terms. Cells of positive weight are as in `plus`, the
-    others as in `minus`.
+    """Contrasts of `cells` with `weights`. Both are contrasts x terms.
+
+    The means of cells with a positive weight are from `plus`. The means of the other cells are from `minus`.
     """
     used = weights != 0
 
@@ -183,7 +196,7 @@ def _sums(fitted: Fit, cells: Places, weights: Vector, plus: Means, minus: Means
     own = of("own")
     alone = np.where(used, shares * np.where(np.isnan(own), fitted.pooled, own), 0.0)
     scaled = alone / np.sqrt(dfs)
-    # Round effects are removed, so the residuals of two of n cells correlate by -1/(n - 1).
+    # The effects of rounds are removed. So the residuals of two of n cells have the correlation -1/(n - 1).
     alike = 1 / np.maximum(fitted.peers[cells] - 1, 1) ** 2
     own_spread = (scaled**2 * (1 - alike)).sum(axis=1) + (scaled * np.sqrt(alike)).sum(axis=1) ** 2
     estimable = np.abs(shift - shift @ fitted.estimable).max(axis=1, initial=0.0) < _NONE
@@ -205,7 +218,7 @@ def _sums(fitted: Fit, cells: Places, weights: Vector, plus: Means, minus: Means
 
 
 def _across(fitted: Fit, cells: Places, weights: Vector) -> NDArray[np.bool_]:
-    """Whether contrasts are between blocks: their weights don't add up to 0 within each block."""
+    """For each contrast: whether it is between blocks. It is if its weights don't add up to 0 within each block."""
     blocks = fitted.blocks[cells]
     if len(np.unique(blocks)) < 2:
         return np.zeros(len(cells), dtype=bool)
@@ -218,8 +231,10 @@ def _across(fitted: Fit, cells: Places, weights: Vector) -> NDArray[np.bool_]:
 def _of_preparations(
     fitted: Fit, prepared: Preparations, cells: Places, weights: Vector, plus: Means, minus: Means
 ) -> tuple[float, bool, float, float, float, float]:
-    """A contrast between blocks, as a row of `_Sums`. The cells of each preparation are summed up first, so that their
-    common effects count as noise.
+    """A contrast between blocks, as a row of `_Sums`.
+
+    The weighted cells of each preparation are added first. So an effect that the cells of a preparation share counts as
+    noise.
     """
     figures = np.where(
         (weights > 0)[:, None],
@@ -246,8 +261,9 @@ def _of_preparations(
 
 
 def contrasts(fitted: Fit, cells: Places, weights: Vector, family: Family, alpha: float = ALPHA) -> list[Difference]:
-    """Contrasts over `cells` with `weights`, both as contrasts x terms; all cells must have runs. The intervals of the
-    family hold together at 1 - `alpha`.
+    """The differences for contrasts of `cells` with `weights`. Both are contrasts x terms. All cells must have runs.
+
+    With the probability 1 - `alpha`, all intervals of the family are right.
     """
     every, calm = fitted.every, fitted.calm
     both = _sums(fitted, cells, weights, every, every)
@@ -267,8 +283,7 @@ def contrasts(fitted: Fit, cells: Places, weights: Vector, family: Family, alpha
 
 
 def ratios(fitted: Fit, cells: Sequence[int], base: int, family: Family, alpha: float = ALPHA) -> dict[int, Difference]:
-    """The time of each of `cells` divided by that of `base`, without `base` itself and without cells that have no
-    runs."""
+    """For each of `cells`: its time divided by the time of `base`. Leaves out `base` itself and cells without runs."""
     rows = [cell for cell in cells if cell != base and fitted.runs[cell]]
     if not rows or not fitted.runs[base]:
         return {}
@@ -282,9 +297,11 @@ def _pairs(rows: Sequence[int] | Places, base: int) -> tuple[Places, Vector]:
 def compare_with_best(
     fitted: Fit, best: int, cells: Sequence[int] | None = None, families: int = 1, alpha: float = ALPHA
 ) -> dict[int, Difference]:
-    """Like `ratios`, but for a base that was selected as the best of all cells or of `cells` (Tukey). This also covers
-    a best cell for each block, because the range within a block is at most the range over all cells. If cells are
-    compared in several `families`, each with its own best cell, the intervals hold together (Bonferroni).
+    """Like `ratios`, but the base was selected as the best of `cells`, or of all cells if `cells` is None (Tukey).
+
+    The intervals also hold for the best cell of each block, because the range within a block is at most the range of
+    all cells. If cells are compared in several `families`, each with its own best cell, the intervals of all families
+    hold together (Bonferroni).
     """
     among = range(len(fitted.cells)) if cells is None else cells
     count = int((fitted.runs[list(among)] > 0).sum())
@@ -297,9 +314,10 @@ def compare_with_best(
 
 
 def may_be_fastest(fitted: Fit, cells: Sequence[int], families: int = 1) -> list[int]:
-    """The cells that may be the fastest of these, the cell in front first: at 95 %, a fastest cell is among them, for
-    any number of cells (Hsu 1984, Annals of Statistics 12). A cell that can't be compared with the cell in front is not
-    in the result, but is not known to be slower either.
+    """Those of `cells` that may be the fastest. The first is the cell with the shortest measured time.
+
+    With 95 % probability, a truly fastest cell is among them, for any number of cells (Hsu 1984, Annals of Statistics
+    12). Cells that can't be compared with the first cell are left out, although they may not be slower.
     """
     first = fitted.fastest(cells)
     if first is None:
@@ -308,16 +326,16 @@ def may_be_fastest(fitted: Fit, cells: Sequence[int], families: int = 1) -> list
     if not len(others):
         return [first]
     sums, half = _one_sided(fitted, others, first, len(others) + 1, families)
-    # A cell that is slower by less than the margin may be used as well.
+    # If a cell is slower by less than the margin, this does not matter, so it remains.
     staying = sums.tested & ((sums.value - half <= fitted.tick) | (sums.value <= fitted.margin))
     return [first, *sorted(others[staying].tolist(), key=lambda cell: float(fitted.cells[cell]))]
 
 
 def at_most_slower(fitted: Fit, cells: Sequence[int], among: Sequence[int], families: int = 1) -> dict[int, float]:
-    """For each of `cells`, an upper bound for the ratio of its time to that of the truly fastest of `among`.
+    """For each of `cells`: an upper bound of its time divided by the time of the truly fastest of `among`.
 
-    The bounds hold together at 95 %, even if the cells were selected from the data (Hsu). A cell that can't be compared
-    with all of `among`, or may take more than `KNOWN` times as long, has none.
+    All bounds hold together at 95 %, even if the cells were selected from the data (Hsu). A cell has no bound if it
+    can't be compared with all of `among`, or if the bound would be above `KNOWN`.
     """
     found = {}
     for cell in cells:
@@ -333,7 +351,8 @@ def at_most_slower(fitted: Fit, cells: Sequence[int], among: Sequence[int], fami
 
 
 def _one_sided(fitted: Fit, others: Places, cell: int, count: int, families: int) -> tuple[_Sums, Vector]:
-    """The time of `others` without odd runs, divided by the time of `cell` with all runs, and the upper error of this
-    ratio."""
+    """For each of `others`: its time without odd runs, divided by the time of all runs of `cell`. Also half the width
+    of the one-sided interval of this ratio, on the log scale.
+    """
     sums = _sums(fitted, *_pairs(others, cell), fitted.calm, fitted.every)
     return sums, sums.half(Family("maximum", count, families, caution_of(fitted)), ALPHA)

@@ -1,14 +1,16 @@
 """One least-squares fit of log responses: cell + round of its block + covariates + residual. Pure.
 
-`log_s` is always a matrix of natural logarithms of elapsed seconds (or of seconds for each piece of work, or of a
-latency), one row for each cell and one column for each round, NaN where a run is missing or left out. The cells of a
-round ran close together in time, so they share its effect, and it cancels out in their differences. If runs were made
-on several hosts, or in several campaigns, these are a sample of all similar ones. Then the columns are the hosts, and a
-value is a cell's mean on one of them (Kalibera and Jones 2013, ISMM: the means of the highest varying level of
-repetition are the sample). `Preparations` does the same for blocks that were prepared again.
+`log_s` is always a matrix of natural logarithms of seconds. The seconds are elapsed times, times for a piece of work,
+or latencies. The matrix has a row for each cell and a column for each round. A value is NaN if its run is missing or
+left out. The cells of a round ran soon after each other. So they share the effect of the round, and this effect cancels
+out in their differences.
 
-Odd runs that may be stalls of a layout (`stalls`) count in the means of their own cells. Rounds and all other cells are
-estimated without them.
+If runs were made on several hosts, or in several campaigns, the hosts or campaigns are the sample. Then a column is a
+host or a campaign, and a value is the mean of a cell in it (Kalibera and Jones 2013, ISMM: the means of the highest
+varying level of repetition are the sample). `Preparations` does the same for blocks that were prepared again.
+
+Some odd runs may be stalls of a layout (`stalls`). They count in the means of their own cells. Rounds and all other
+cells are estimated without them.
 """
 
 from __future__ import annotations
@@ -29,18 +31,19 @@ Vector = NDArray[np.float64]
 Places = NDArray[np.intp]
 
 VARIANCE_FLOOR = 1e-14
-"""The least variance of log seconds: clocks and schedulers are not more exact than one part in ten million."""
+"""The least variance of log seconds, because clocks and schedulers are not more exact than 1 in 10 million."""
 NOISIER_P_VALUE = 0.1
-"""A cell is noisier than the others if its variance is so large that, by chance alone, the largest variance of all
-cells would be that large with a smaller probability than this."""
+"""A cell is noisier than the others if chance alone would hardly explain its variance. The probability that the largest
+of all variances is as large must be below this value."""
 
 
 @dataclass(frozen=True)
 class Means:
-    """Each cell's mean, NaN for a cell without runs, the number of its `runs`, and `residuals` as cells x rounds.
+    """The mean of each cell. NaN if the cell has no runs. `runs` is the number of its runs. `residuals` are cells x
+    rounds.
 
-    Variances are those of one run. `own` is from the cell's residuals alone; NaN if it has none. `variance` is pooled
-    over all cells, except cells that are surely noisier, which keep their own variance.
+    `own` and `variance` are variances of one run. `own` is from the residuals of the cell alone, and NaN if it has
+    none. `variance` is pooled over all cells. Cells that are surely noisier have their own variance instead.
     """
 
     log_s: Vector
@@ -52,11 +55,11 @@ class Means:
 
 @dataclass(frozen=True)
 class Preparations:
-    """The means of cells in each preparation of their block, as cells x preparations, NaN for missing means.
+    """The means of cells in each preparation of their block, as cells x preparations. Missing means are NaN.
 
     All runs of a preparation share its random effect, so cells of different blocks are compared by these means. `every`
-    and `calm` are as in `Fit`. `variance` is the variance of one mean of each cell, pooled over the blocks except those
-    that surely vary more. `df` is the number of preparations beyond the first of each block.
+    and `calm` are as in `Fit`. For each cell, `variance` is the variance of one such mean. It is pooled over the
+    blocks, without blocks that surely vary more. `df` is the number of preparations, without the first of each block.
     """
 
     every: Matrix
@@ -67,22 +70,26 @@ class Preparations:
 
     @property
     def counts(self) -> Vector:
-        """The preparations of each cell."""
+        """The number of preparations of each cell."""
         return np.asarray((~np.isnan(self.every)).sum(axis=1), dtype=float)
 
 
 @dataclass(frozen=True)
 class Fit:
-    """The fit of `log_s`, all runs that count. `every` has the means of all runs, and `calm` the means without odd
-    runs; they are one object if there are no odd runs. For each cell, `blocks` has its block, `peers` the number of
-    measured cells in that block, and `of_rounds` the variance of the block's rounds, including the part from residuals.
+    """The fit of `log_s`, which has all runs that count.
 
-    `effects` are the estimated effects of rounds and covariates, and `design` has their values, as effects x cells x
-    rounds. `free` are the degrees of freedom of the residuals. `pooled` is the variance of cells that are not
-    `noisier`; if its `df` are below 1, no test is possible. `columns` has the mean of the design for each cell. By
-    `inverse`, the inverse of the design's information matrix, the error of each contrast includes the effect of missing
-    runs and covariates. `estimable` projects on the estimable effects. `preparations` compare blocks, if possible. On
-    the log scale, no difference is more exact than `tick`, and differences up to `margin` don't matter.
+    `every` has the means of all runs, and `calm` the means without odd runs. If there are no odd runs, both are the
+    same object. For each cell, `blocks` has its block, `peers` the number of measured cells in this block, and
+    `of_rounds` the variance of the block's rounds. This variance includes the part that comes from residuals.
+
+    `effects` are the estimated effects of rounds and covariates. `design` has their values, as effects x cells x
+    rounds. `free` is the number of degrees of freedom of the residuals. `pooled` is the variance of the cells that are
+    not `noisier`, and `df` its degrees of freedom. If `df` is below 1, no test is possible. `columns` has the mean of
+    the design for each cell. `inverse` is the inverse of the design's information matrix. With it, the error of each
+    contrast includes the effect of missing runs and of covariates. `estimable` projects on the estimable effects.
+
+    `preparations` compare blocks, or are None. On the log scale, no difference is more exact than `tick`, and
+    differences of at most `margin` don't matter.
     """
 
     log_s: Matrix
@@ -111,7 +118,7 @@ class Fit:
 
     @property
     def runs(self) -> Vector:
-        """The runs of each cell."""
+        """The number of runs of each cell."""
         return self.every.runs
 
     @property
@@ -121,20 +128,20 @@ class Fit:
 
     @property
     def compared(self) -> Places:
-        """The blocks of cells, with equal numbers for all blocks that can be compared."""
+        """The block of each cell. All blocks that can be compared with each other have the same number here."""
         if self.preparations is None:
             return self.blocks
         again = self.preparations.counts > 1
         return np.where(again, self.blocks[again].min(initial=self.blocks.max(initial=0)), self.blocks)
 
     def without_covariates(self, count: int) -> Matrix:
-        """The log times minus the last `count` effects."""
+        """The log times without the last `count` effects."""
         first = len(self.effects) - count
         return self.log_s - np.tensordot(self.effects[first:], self.design[first:], 1)
 
     def fastest(self, cells: Sequence[int] | Places | None = None) -> int | None:
-        """The cell with the shortest time, of `cells` or of all. A cell with a single run is chosen only if no cell has
-        more runs.
+        """The cell with the shortest mean time among `cells`, or among all cells if `cells` is None. A cell with a
+        single run is chosen only if no cell has more runs. None if no cell has runs.
         """
         among = np.arange(len(self.cells)) if cells is None else np.asarray(cells, dtype=int)
         runs = self.runs[among]
@@ -147,9 +154,11 @@ class Fit:
 def fit(
     log_s: Matrix, blocks: Sequence[int] | Places = (), calm: Matrix | None = None, covariates: Sequence[Matrix] = ()
 ) -> Fit:
-    """The fit of `log_s`. `blocks`: the block of each cell; if empty, all cells are in one block. Each block has its
-    own rounds, because the n-th rounds of two blocks were far apart in time. `calm`: the times without odd runs, or
-    with replaced times for odd runs. `covariates`: other quantities that may explain times, each as cells x rounds.
+    """The fit of `log_s`.
+
+    `blocks` has the block of each cell. If it is empty, all cells are in one block. Each block has its own rounds,
+    because the n-th rounds of two blocks were far apart in time. `calm` has the log times without odd runs, or with
+    other times for odd runs. `covariates` are other quantities that may explain times. Each is cells x rounds.
     """
     quiet = log_s if calm is None else calm
     of_cell = np.asarray(blocks if len(blocks) else [0] * len(log_s), dtype=int)
@@ -159,7 +168,7 @@ def fit(
     peers = np.array([((runs > 0) & (of_cell == block)).sum() for block in of_cell], dtype=float)
     raw = _design(there, of_cell, peers, covariates)
     columns = np.where(there, raw, 0.0).sum(axis=2).T / many[:, None]
-    # A block with one cell has one run per round, so it gives no information on covariates.
+    # A block with one cell has one run per round, so its runs can't show the effects of covariates.
     shared = there & (peers > 1)[:, None]
     within = np.where(shared, raw - columns.T[:, :, None], 0.0).reshape(len(raw), there.size)
     information = within @ within.T
@@ -186,28 +195,30 @@ def fit(
 
 
 def _design(there: NDArray[np.bool_], of_cell: Places, peers: Vector, covariates: Sequence[Matrix]) -> Matrix:
-    """The effects that are fitted in addition to cells, as columns x cells x rounds: each round of a block except its
-    first, and covariates."""
+    """The values of the effects that are fitted in addition to cells, as columns x cells x rounds. The effects are the
+    rounds of each block, except its first, and the covariates.
+    """
     found = []
     for block in np.unique(of_cell[peers > 1]):
         inside = of_cell == block
         made = there[inside].any(axis=0)
         for column in np.flatnonzero(made)[1:]:
-            one = np.where(inside[:, None] & made, -1 / made.sum(), 0.0)  # rounds add up to 0, so that cells are means
+            one = np.where(inside[:, None] & made, -1 / made.sum(), 0.0)  # sums of rounds are 0, so cells are means
             one[inside, column] += 1
             found.append(one)
     return np.array([*found, *covariates]).reshape(len(found) + len(covariates), *there.shape)
 
 
 def _own(residuals: Matrix, free: Vector) -> Vector:
-    """Each cell's variance from its own residuals, which have `free` degrees of freedom; NaN for a cell without
-    residuals."""
+    """The variance of each cell from its own residuals, which have `free` degrees of freedom. NaN if a cell has no
+    residuals.
+    """
     sums = np.nansum(residuals**2, axis=1)
     return np.where(free > 0, np.maximum(sums / np.where(free > 0, free, 1), VARIANCE_FLOOR), np.nan)
 
 
 def _with_odd_runs(log_s: Matrix, quiet: Matrix, explained: Matrix, calm: Means, free: Vector) -> Means:
-    """The means with the odd runs: the runs that `quiet` lacks, or whose time in `quiet` differs from `log_s`."""
+    """The means of all runs, with the odd runs. A run is odd if `quiet` lacks it or has another time for it."""
     odd = ((log_s != quiet) & ~(np.isnan(log_s) & np.isnan(quiet))).any(axis=1)
     if not odd.any():
         return calm
@@ -220,8 +231,10 @@ def _with_odd_runs(log_s: Matrix, quiet: Matrix, explained: Matrix, calm: Means,
 
 
 def surely_noisier(own: Vector, free: Vector) -> NDArray[np.bool_]:
-    """The rows whose variance is surely larger than that of the other rows, the noisiest first. Each is tested against
-    the remaining rows (Cochran 1941, Annals of Eugenics 11). At most half of the rows.
+    """For each row: whether its variance is surely larger than the variance of the other rows.
+
+    The noisiest row is tested first. Each row is tested against the remaining rows (Cochran 1941, Annals of Eugenics
+    11). At most half of the rows can be noisier.
     """
     left = ~np.isnan(own) & (free > 0)
     found = np.zeros(len(own), dtype=bool)
@@ -238,14 +251,16 @@ def surely_noisier(own: Vector, free: Vector) -> NDArray[np.bool_]:
 
 
 def pool(own: Vector, free: Vector, noisier: NDArray[np.bool_]) -> tuple[float, float]:
-    """The common variance of the rows that are not `noisier`, and its degrees of freedom; NaN without such rows."""
+    """The common variance of the rows that are not `noisier`, and its degrees of freedom. NaN if there are no such
+    rows.
+    """
     counted = (free > 0) & ~noisier
     df = float(free[counted].sum())
     return (float((own * free)[counted].sum() / df) if df else np.nan), df
 
 
 def at_least(fitted: Fit, variance: float) -> Fit:
-    """The fit with all variances raised to at least this value, which comes from another source."""
+    """The fit with variances of at least this value, which is known from another source."""
     calm, every = (
         replace(of, own=np.maximum(of.own, variance), variance=np.maximum(of.variance, variance))
         for of in (fitted.calm, fitted.every)
@@ -255,7 +270,10 @@ def at_least(fitted: Fit, variance: float) -> Fit:
 
 
 def _variances_of_rounds(apart: Matrix, of_cell: Places) -> Vector:
-    """For each cell the variance of its block's rounds; NaN for fewer than two. `apart`: times minus their cell's."""
+    """For each cell: the variance of the rounds of its block. NaN if the block has fewer than two rounds.
+
+    `apart` has the log times without the means of their cells.
+    """
     found = np.full(len(apart), np.nan)
     for block in np.unique(of_cell):
         rounds = average(apart[of_cell == block])
@@ -266,15 +284,16 @@ def _variances_of_rounds(apart: Matrix, of_cell: Places) -> Vector:
 
 
 def average(rows: Matrix) -> Vector:
-    """The mean over `rows` in each column, NaN where all are missing."""
+    """The mean of each column. NaN if all values of the column are missing."""
     count = (~np.isnan(rows)).sum(axis=0)
     return np.where(count > 0, np.nansum(rows, axis=0) / np.maximum(count, 1), np.nan)
 
 
 def collapse(fitted: Fit, groups: Sequence[Sequence[int]], blocks: Sequence[int] = ()) -> Fit:
-    """A fit whose rows are averages over `groups` of cells (geometric means of times), without the effects of rounds.
+    """A fit with one row for each of `groups`. The row is the average of the group's cells without the effects of
+    rounds, so that it is a geometric mean of times.
 
-    The noise is that of the averages, so that a disturbance of all cells of a group counts as noise.
+    Its noise is the noise of these averages. So a disturbance of all cells of a group counts as noise.
     """
     every, calm = (
         np.array([of.log_s[list(group)].mean() + average(of.residuals[list(group)]) for group in groups])
@@ -285,9 +304,10 @@ def collapse(fitted: Fit, groups: Sequence[Sequence[int]], blocks: Sequence[int]
 
 
 def prepared(fitted: Fit, made_in: Places) -> Fit:
-    """The fit with `preparations`: if two or more blocks were prepared again, cells of different blocks are compared by
-    their means in each preparation. `made_in` has the number of each run's preparation, as cells x rounds; -1 without a
-    run.
+    """The fit with `preparations`, if two or more blocks were prepared again. Then cells of different blocks are
+    compared by their means in each preparation.
+
+    `made_in` has the number of the preparation of each run, as cells x rounds. It is -1 if there is no run.
     """
     if len(set(fitted.blocks)) < 2:
         return fitted
@@ -296,7 +316,7 @@ def prepared(fitted: Fit, made_in: Places) -> Fit:
     kinds = np.unique(fitted.blocks[counts > 1])
     if len(kinds) < 2:
         return fitted
-    # Cells of one block share the random effects of its preparations, so they add no degrees of freedom.
+    # The cells of a block share the random effects of its preparations. So more cells add no degrees of freedom.
     of_kind = [calm[(fitted.blocks == kind) & (counts > 1)] for kind in kinds]
     own = np.array([max(float(np.nanvar(figures, axis=1, ddof=1).mean()), VARIANCE_FLOOR) for figures in of_kind])
     free = np.array([counts[fitted.blocks == kind].max() - 1.0 for kind in kinds])
@@ -309,7 +329,7 @@ def prepared(fitted: Fit, made_in: Places) -> Fit:
 
 
 def _means_of_preparations(of: Means, fitted: Fit, made_in: Places) -> Matrix:
-    """Each cell's mean in each preparation, adjusted for the rounds in which it has no run."""
+    """The mean of each cell in each preparation. It is adjusted for rounds in which the cell has no run."""
     found = np.full((len(made_in), int(made_in.max(initial=-1)) + 1), np.nan)
     apart = fitted.log_s - fitted.cells[:, None] - fitted.every.residuals
     for number in range(found.shape[1]):
@@ -326,23 +346,25 @@ def _means_of_preparations(of: Means, fitted: Fit, made_in: Places) -> Matrix:
 # --- the mean time of one cell, and its error -------------------------------------------------------------------------
 
 NOISY_P_VALUE = 0.01
-"""If chance makes a cell as noisy with less than this probability, its interval is from its own scatter alone."""
+"""If chance makes a cell as noisy as it is with less than this probability, its interval uses only its own scatter."""
 SKEWED_P_VALUE = 0.1
-"""Residuals are skewed if their third moments differ from 0 by chance with at most this probability."""
+"""Residuals count as skewed if chance gives third moments as far from 0 with at most this probability."""
 
 
 def mean_time(fitted: Fit, cell: int, picked_from: int = 1) -> Estimate:
-    """The geometric mean time of a cell, adjusted for missed rounds, with its 95 % interval; none below three runs.
+    """The geometric mean time of a cell, adjusted for missed rounds, with its 95 % interval. With fewer than three
+    runs, there is no interval.
 
-    Its variance is the sum of the variance of the round effects, which all cells share, and the variance of the cell's
-    own scatter (degrees of freedom by Satterthwaite 1946). A cell selected as the fastest of `picked_from` cells looks
-    faster than it is in the long run, so its interval extends further up (Bonferroni, for `picked_from` equal cells).
+    The variance is the sum of two variances: of the effects of rounds, which all cells share, and of the cell's own
+    scatter (degrees of freedom by Satterthwaite 1946). If a cell was selected as the fastest of `picked_from` cells,
+    its measured time is probably too short. So its interval extends further up (Bonferroni, for `picked_from` equal
+    cells).
 
-    If noise is surely skewed, the interval extends further towards the long tail by Johnson's adjustment of t (1978,
-    Journal of the American Statistical Association 73), because a small sample may contain no runs of the tail. The
-    selected cell may be the fastest because its sample contains no such runs, so its interval is extended upwards even
-    if skewness can't be shown. Odd runs can only add time, so the lower end of a cell's interval comes from its runs
-    without odd ones.
+    If the noise is surely skewed, the interval extends further towards the long tail, because a small sample may
+    contain no runs of the tail. The extension is Johnson's adjustment of t (1978, Journal of the American Statistical
+    Association 73). A selected cell may be the fastest only because its sample contains no such runs. So its interval
+    extends further up even if the noise is not surely skewed. An odd run takes too long, never too little time. So the
+    lower end of an interval is computed without odd runs.
     """
     prepared = fitted.preparations
     if prepared is not None and prepared.counts[cell] > 1:
@@ -361,7 +383,7 @@ def mean_time(fitted: Fit, cell: int, picked_from: int = 1) -> Estimate:
 
 
 def _reach(fitted: Fit, means: Means, cell: int, picked_from: int) -> tuple[float, float] | None:
-    """The distances from the mean to the two ends of the interval, on the log scale; None if there are too few runs."""
+    """The distances from the mean to the two ends of the interval, on the log scale. None if there are too few runs."""
     runs = float(means.runs[cell])
     if runs < VALUES_LEAST or math.isnan(fitted.of_rounds[cell]):
         return None
@@ -382,12 +404,14 @@ def _reach(fitted: Fit, means: Means, cell: int, picked_from: int) -> tuple[floa
 
 
 def _adjustment(point: float) -> float:
-    """The extension of a t interval for each unit of skewness, in standard errors over the root of the runs."""
+    """The extension of a t interval for each unit of skewness. Its unit is a standard error divided by the square root
+    of the number of runs.
+    """
     return (1 + 2 * point**2) / 6
 
 
 def variance_of_one(fitted: Fit, means: Means, cell: int) -> tuple[float, float]:
-    """The variance of a cell's run without its round's effect, and its degrees of freedom."""
+    """The variance of one run of a cell without the effect of its round, and the variance's degrees of freedom."""
     own, own_df = float(means.own[cell]), float(max(means.runs[cell] - 1, 1))
     if math.isnan(own):
         return 0.0, own_df
@@ -397,13 +421,13 @@ def variance_of_one(fitted: Fit, means: Means, cell: int) -> tuple[float, float]
 
 
 def _skewness(left: Matrix) -> float:
-    """The skewness of all residuals; 0 if they hardly scatter."""
+    """The skewness of all residuals. 0 if they scatter almost not at all."""
     variance = float(np.nanmean(left**2))
     return 0.0 if variance < VARIANCE_FLOOR else float(np.nanmean(left**3)) / variance**1.5
 
 
 def _sure_skewness(fitted: Fit, means: Means) -> float:
-    """The skewness, or 0 if chance or a single cell may explain it: a t test over cells, 5 % on each side."""
+    """The skewness, or 0 if chance or a single cell may explain it: a t test over cells, with 5 % on each side."""
     left = means.residuals[~np.isnan(fitted.cells)]
     of_cells = np.nansum(left**3, axis=1)
     if len(of_cells) < 2:
@@ -413,10 +437,10 @@ def _sure_skewness(fitted: Fit, means: Means) -> float:
 
 
 def _skewness_feared(fitted: Fit, means: Means) -> float:
-    """Half the skewness to the right that the runs show, even if chance may explain it. This is a safety margin for a
-    selected cell.
+    """Half of the measured skewness to the right, even if chance may explain it. 0 if there is none.
 
-    With two cells, the residuals mirror each other and show no skewness, so each cell's runs and rounds are used.
+    It is a safety margin for a selected cell. With two cells, the residuals of one are the negatives of the other's, so
+    they show no skewness. Then the effects of rounds are not removed.
     """
     measured = ~np.isnan(fitted.cells)
     left = fitted.log_s - fitted.cells[:, None] if measured.sum() == 2 else means.residuals

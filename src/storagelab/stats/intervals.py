@@ -1,8 +1,8 @@
-"""Estimates with intervals from the runs of one cell or any small sample, and the critical values that they need:
-Student's t, Tukey's studentized range, Dunnett's maximum. Pure.
+"""Estimates with intervals from the runs of one cell or from any small sample. Pure.
 
-The last two are one quadrature, which tests compare with `scipy.stats`. That module takes 1.8 s of CPU time to import,
-and 0.1 to 0.6 s for each value of the studentized range.
+They need critical values of Student's t, Tukey's studentized range and Dunnett's maximum. The last two are computed
+here by the same quadrature. Tests compare them with `scipy.stats`. storagelab does not use `scipy.stats` for this,
+because its import needs 1.8 s of CPU time, and each value of its studentized range needs 0.1 to 0.6 s.
 """
 
 from __future__ import annotations
@@ -24,20 +24,22 @@ Vector = NDArray[np.float64]
 CONFIDENCE = 0.95
 ALPHA = 1 - CONFIDENCE
 MANY = 1e5
-"""Beyond this, more degrees of freedom make no difference."""
+"""If there are more degrees of freedom than this, their number makes no difference."""
 _Z = np.linspace(-8, 8, 161)
 _Z_WEIGHTS = np.exp(-(_Z**2) / 2) / math.sqrt(2 * math.pi) * (_Z[1] - _Z[0])
 
 
 @lru_cache(maxsize=4096)
 def t_point(df: float, alpha: float) -> float:
-    """The value that |Student's t| exceeds with probability `alpha`."""
+    """The critical value: |Student's t| exceeds it with the probability `alpha`."""
     return float(-special.stdtrit(df, alpha / 2))
 
 
 @lru_cache(maxsize=4096)
 def range_point(count: int, df: float, alpha: float) -> float:
-    """The standardised difference that any two of `count` equal means exceed with probability `alpha` (Tukey 1953)."""
+    """The critical value of `count` equal means: with the probability `alpha`, at least one standardised difference of
+    two of them exceeds it (Tukey 1953).
+    """
     if count <= 2:
         return t_point(df, alpha)
 
@@ -50,8 +52,9 @@ def range_point(count: int, df: float, alpha: float) -> float:
 
 @lru_cache(maxsize=4096)
 def maximum_point(others: int, df: float, alpha: float) -> float:
-    """The standardised difference by which one mean exceeds any of `others` equal means with probability `alpha`,
-    one-sided (Dunnett 1955)."""
+    """The one-sided critical value of a mean and `others` equal means: with the probability `alpha`, the standardised
+    difference from at least one of them exceeds it (Dunnett 1955).
+    """
     if others <= 1:
         return t_point(df, 2 * alpha)
 
@@ -62,8 +65,9 @@ def maximum_point(others: int, df: float, alpha: float) -> float:
 
 
 def _point(below: Callable[[Vector], Vector], df: float, alpha: float, low: float, high: float) -> float:
-    """The t with P(t s > a standardised difference) = 1 - `alpha`, where s is an estimated sd over the true one. The
-    value lies between the value for one comparison and the value for independent comparisons.
+    """The value t with P(t s > a standardised difference) = 1 - `alpha`. s is the estimated sd divided by the true sd.
+
+    t is searched between `low`, the value for one comparison, and `high`, the value for independent comparisons.
     """
     log_s, weights = _log_sd_density(df)
     for _ in range(28):
@@ -74,7 +78,7 @@ def _point(below: Callable[[Vector], Vector], df: float, alpha: float, low: floa
 
 @lru_cache(maxsize=4096)
 def _log_sd_density(df: float) -> tuple[Vector, Vector]:
-    """Nodes and weights of x = log s; its density is proportional to exp(df (x - e^2x / 2))."""
+    """The nodes and weights of x = log s. The density of x is proportional to exp(df (x - e^2x / 2))."""
     df = min(df, MANY)
     reach = math.sqrt(30 / df)
     log_s = np.linspace(-30 / df - reach, reach, 81)
@@ -85,8 +89,8 @@ def _log_sd_density(df: float) -> tuple[Vector, Vector]:
 # --- estimates --------------------------------------------------------------------------------------------------------
 
 VALUES_LEAST = 3
-"""With fewer values, an interval depends more on Student's t than on the runs: for two values it is 13 standard errors
-wide.
+"""The least number of values for an interval. With fewer values, an interval depends more on Student's t than on the
+runs: with two values, its half width is 13 standard errors.
 """
 
 FURTHEST = 5 * math.log(MOST)
@@ -94,9 +98,10 @@ FURTHEST = 5 * math.log(MOST)
 
 
 def from_logs(value: float, down: float, up: float | None = None) -> Estimate:
-    """e^`value` with the 95 % interval from e^(value - down) to e^(value + up); `up` is `down` if not given.
+    """e^`value`, with the 95 % interval from e^(value - down) to e^(value + up). If `up` is None, it equals `down`.
 
-    If an interval is wider than the possible range of figures, it has no ends: the runs don't bound the value.
+    If the interval is wider than the possible range of figures, the estimate has no interval, because the runs give no
+    bounds.
     """
     up = down if up is None else up
     if not max(abs(value - down), abs(value + up)) <= FURTHEST:
@@ -105,7 +110,7 @@ def from_logs(value: float, down: float, up: float | None = None) -> Estimate:
 
 
 def mean_estimate(values: Sequence[float]) -> Estimate:
-    """The mean with its 95 % t interval; no interval below three values."""
+    """The mean with its 95 % t interval. With fewer than three values, there is no interval."""
     mean = statistics.fmean(values)
     if len(values) < VALUES_LEAST:
         return Estimate(value=mean)
@@ -114,11 +119,11 @@ def mean_estimate(values: Sequence[float]) -> Estimate:
 
 
 def positive_mean_estimate(values: Sequence[float]) -> Estimate:
-    """The arithmetic mean of quantities that can't be negative, with a 95 % interval that can't be negative, either.
+    """The arithmetic mean of quantities that can't be negative. Its 95 % interval can't be negative, either.
 
-    It is the t interval of the logarithm of the mean, from mean / f to mean * f. The standard error of this logarithm
-    is the mean's standard error divided by the mean (delta method). If values scatter by a few per cent, it equals the
-    usual t interval in the digits shown. None below three values.
+    The interval is a t interval of the logarithm of the mean, from mean / f to mean * f. The standard error of this
+    logarithm is the standard error of the mean divided by the mean (delta method). If the values scatter by only a few
+    per cent, the interval equals the usual t interval in the shown digits. With fewer than three values, there is none.
     """
     plain = mean_estimate(values)
     if plain.high is None or plain.value <= 0:
@@ -128,8 +133,8 @@ def positive_mean_estimate(values: Sequence[float]) -> Estimate:
 
 
 def sd(values: Sequence[float]) -> float:
-    """The standard deviation of a sample. `statistics.stdev` is exact in fractions, and would take a tenth of a
-    large report's time.
+    """The standard deviation of a sample. `statistics.stdev` is not used, because it computes with exact fractions.
+    This would take a tenth of the time of a large report.
     """
     mean = math.fsum(values) / len(values)
     return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
@@ -138,11 +143,11 @@ def sd(values: Sequence[float]) -> float:
 # --- the change of a quantity from the runs of one cell to those of another, or averaged over pairs of cells ----------
 
 DF_LEAST = 2.0
-"""With fewer degrees of freedom, an interval means nothing."""
+"""The least number of degrees of freedom for a useful interval."""
 
 
 class Change(NamedTuple):
-    """One pair's change: the two means, the variance of each, and their degrees of freedom."""
+    """The change between the two cells of a pair: the two means, the variance of each, and their degrees of freedom."""
 
     before: float
     after: float
@@ -154,7 +159,7 @@ NONE = Change(0.0, 0.0)
 
 
 def change(before: Sequence[float], after: Sequence[float]) -> Change:
-    """The change from the runs of one cell to those of another."""
+    """The change from the runs of one cell to the runs of another cell."""
     return Change(
         sum(before) / len(before), sum(after) / len(after), (_variance(before), _variance(after)),
         (max(1, len(before) - 1), max(1, len(after) - 1)),
@@ -162,20 +167,20 @@ def change(before: Sequence[float], after: Sequence[float]) -> Change:
 
 
 def _variance(values: Sequence[float]) -> float:
-    """The variance of the values' mean; nan for one value."""
+    """The variance of the mean of the values. NaN for a single value."""
     return sd(values) ** 2 / len(values) if len(values) > 1 else math.nan
 
 
 def mean(rows: Sequence[Change]) -> tuple[float, float]:
-    """The means before and after, averaged over the pairs."""
+    """The mean before the change and the mean after it, both averaged over the pairs."""
     return sum(row.before for row in rows) / len(rows), sum(row.after for row in rows) / len(rows)
 
 
 def estimate(rows: Sequence[Change], alpha: float) -> Estimate:
-    """The mean change over the pairs with its interval, whose error is `alpha`; no interval if `alpha` is 0 or there
-    are too few runs.
+    """The mean change of the pairs with its interval. The error probability of the interval is `alpha`.
 
-    The samples are independent (Welch 1947; degrees of freedom by Satterthwaite 1946).
+    There is no interval if `alpha` is 0 or if there are too few runs. The samples must be independent (Welch 1947;
+    degrees of freedom by Satterthwaite 1946).
     """
     before, after = mean(rows)
     value = after - before
@@ -194,5 +199,5 @@ def estimate(rows: Sequence[Change], alpha: float) -> Estimate:
 
 
 def leaves_out_zero(one: Estimate) -> bool:
-    """Whether an interval shows a difference."""
+    """Whether the interval shows a difference: it must exist and not contain 0."""
     return one.low is not None and one.high is not None and not one.low <= 0 <= one.high

@@ -1,6 +1,6 @@
 """Effects of the order of runs on their times: a drift, a step, and carry-over from one run to the next. Pure.
 
-Matrices are those of `fit`: natural logarithms of times, a row for each cell and a column for each round.
+Matrices are as in `fit`: natural logarithms of times, with a row for each cell and a column for each round.
 """
 
 from __future__ import annotations
@@ -17,34 +17,41 @@ from storagelab.stats.fit import VARIANCE_FLOOR, Matrix, Places, fit
 from storagelab.stats.intervals import ALPHA, t_point
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Change along the way
+# Changes in the course of an experiment
 # ---------------------------------------------------------------------------------------------------------------------
 
 TOO_WIDE = math.log(100)
 """If the upper end of an interval is a hundred times the lower end, the size of the change is unknown."""
 PERMUTATIONS = 199
 ALIKE_LEAST = 1.64
-"""In one of 20 experiments with independent runs, neighbours correlate by more standard errors than this."""
+"""If runs are independent, the correlation of neighbouring runs exceeds this number of standard errors in only one of
+20 experiments.
+"""
 KEPT_MOST = 0.9
 STEP_T_LEAST = 2.5
-"""Steps below this many standard errors are not tested by permutations: most experiments have larger ones by chance.
+"""Steps of fewer standard errors are not tested by permutations, because most experiments have larger steps by chance.
 """
 
 
 @dataclass(frozen=True)
 class Drift:
-    """A linear trend of times. `change` is the relative change from the first run to the last, of all or of a block;
-    None if its size is unknown."""
+    """A linear trend of times.
+
+    `change` is the relative change from the first run to the last run, of the experiment or of a block. None if its
+    size is unknown.
+    """
 
     change: float | None
     p_value: float
     explained: float
-    """The fraction of the runs' scatter within cells that the trend explains."""
+    """The trend explains this fraction of the scatter of runs within their cells."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """A jump of times: all runs after the place `after` in the order differ by `change` from the runs before."""
+    """A sudden change of times. The runs after the place `after` in the order differ by `change` from the runs before
+    it.
+    """
 
     after: float
     change: float
@@ -55,12 +62,13 @@ class Step:
 def drift(
     log_s: Sequence[float], cells: Sequence[int], sequence: Sequence[float], length: float | None = None
 ) -> Drift | None:
-    """The linear trend of times over the run order, each cell measured against itself; None if it can't be estimated.
+    """The linear trend of times in the order of runs. None if it can't be estimated.
 
-    The slope is the slope within cells. The change is over all runs, even if each cell has only a part of them, or over
-    the `length` of a block if blocks are independent. The slope of a few neighbouring runs is uncertain for many runs:
-    if the 95 % interval of the change is too wide, or exceeds the possible range of times, the change is unknown.
-    Rounds are NOT removed here: they would absorb the drift.
+    The slope is the slope within cells: each run is compared with the mean of its cell. The change is from the first to
+    the last of all runs. If blocks are independent, it is over the `length` of a block. If runs are few and close
+    together, their slope says little about many runs. So if the 95 % interval of the change is too wide, or exceeds the
+    possible range of times, the size of the change is unknown. The effects of rounds are NOT removed here, because they
+    include the drift.
     """
     times, at = _centred(log_s, cells), _centred(sequence, cells)
     df = len(times) - len(set(cells)) - 1
@@ -82,12 +90,13 @@ def drift(
 
 
 def step(log_s: Sequence[float], cells: Sequence[int], sequence: Sequence[float]) -> Step | None:
-    """The place at which times changed most; None if no change is large enough to test.
+    """The largest sudden change of times. None if no change is large enough for a test.
 
-    Every place is tried, each cell measured against itself. The p-value is that of the largest step, by permuting each
-    cell's runs (as E-divisive finds change points: Matteson and James 2014, J. Am. Stat. Assoc. 109). Permutations
-    remove the correlation of neighbouring runs, so the step must be larger by the factor by which correlation increases
-    the scatter of means. A change between two cells that ran one after the other can't be detected.
+    Every place in the order is tried. Each run is compared with the mean of its cell. The p-value of the largest step
+    comes from permutations of each cell's runs, as in E-divisive (Matteson and James 2014, J. Am. Stat. Assoc. 109).
+    Correlation of neighbouring runs makes means scatter more, but permutations remove this correlation. So the step
+    must be larger by the factor by which correlation increases the scatter. If all runs of one cell are before all runs
+    of another cell, a change between them can't be detected.
     """
     order = np.argsort(np.asarray(sequence, dtype=float), kind="stable")
     times = _centred(log_s, cells)[order]
@@ -101,7 +110,7 @@ def step(log_s: Sequence[float], cells: Sequence[int], sequence: Sequence[float]
     rest = max(total - explained, VARIANCE_FLOOR) / df
     if math.sqrt(explained / rest) < STEP_T_LEAST:
         return None
-    # The sum of deviations from the cells' means after the place, divided by the number of runs that it averages.
+    # The sum of the deviations after the place, divided by the number of runs that it stands for.
     height = float(times[places + 1 :].sum() / weights[places])
     after = np.arange(len(times)) > places
     left = times - height * _centred(after.tolist(), of_cell.tolist())
@@ -120,9 +129,11 @@ def step(log_s: Sequence[float], cells: Sequence[int], sequence: Sequence[float]
 
 
 def long_run_variance(left: Matrix) -> float:
-    """The factor by which means of many consecutive runs scatter more than means of independent runs. It follows from
-    the residuals `left`, and is 1 unless neighbours are surely correlated. The model is an autoregression of first
-    order."""
+    """How many times as large the variance of a mean of many consecutive runs is as with independent runs.
+
+    It is estimated from the residuals `left`, with an autoregression of first order. It is 1 if neighbouring runs are
+    not surely correlated.
+    """
     total = float(left @ left)
     share = float(left[1:] @ left[:-1]) / total if total > 0 else 0.0
     if share <= ALIKE_LEAST / math.sqrt(len(left)):
@@ -132,7 +143,9 @@ def long_run_variance(left: Matrix) -> float:
 
 
 def _weights(of_cell: Places) -> Matrix:
-    """For each place in the order, the sum over cells of n p (1 - p), p = the share of the cell's n runs after it."""
+    """For each place in the order: the sum of n p (1 - p) over the cells. n is the number of runs of a cell, and p is
+    the share of these runs after the place.
+    """
     runs = np.bincount(of_cell)
     done = np.zeros((len(runs),))
     weight = np.zeros(len(of_cell))
@@ -146,7 +159,7 @@ def _weights(of_cell: Places) -> Matrix:
 
 
 def _largest_step(times: Matrix, weights: Matrix) -> tuple[int, float]:
-    """The place after which a step explains most of the scatter, and the sum of squares that it explains."""
+    """The place of the step that explains most of the scatter, and the sum of squares that this step explains."""
     up_to = np.cumsum(times)
     explained = np.where(weights > 1e-9, up_to**2 / np.maximum(weights, 1e-9), 0.0)
     place = int(np.argmax(explained))
@@ -154,7 +167,7 @@ def _largest_step(times: Matrix, weights: Matrix) -> tuple[int, float]:
 
 
 def _centred(values: Sequence[float], groups: Sequence[int]) -> Matrix:
-    """`values` minus the mean of their group."""
+    """Each value minus the mean of its group."""
     flat = np.asarray(values, dtype=float)
     _, at = np.unique(np.asarray(groups), return_inverse=True)
     means = np.bincount(at, weights=flat) / np.bincount(at)
@@ -166,25 +179,28 @@ def _centred(values: Sequence[float], groups: Sequence[int]) -> Matrix:
 # ---------------------------------------------------------------------------------------------------------------------
 
 CHANGE_LEAST = 0.02
-"""Smaller effects of the previous run don't matter to a reader."""
+"""Effects of the previous run that are smaller than this are not reported."""
 CELLS_LEAST = 5
-"""With fewer cells, times are not corrected. Carry-over to two or three runs looks much like carry-over to one run, so
-the correction would be wrong. In a balanced order, carry-over affects all cells equally."""
+"""With fewer cells, times are not corrected. Carry-over to two or three runs then looks almost like carry-over to one
+run, so the correction would be wrong. With a balanced order, carry-over affects all cells equally."""
 CORRECTED_P_VALUE = 0.005
 """Times are corrected only if carry-over is nearly certain. If neighbouring runs are correlated, the test finds
-carry-over in 8 of 100 experiments with five layouts that have none, and a correction would create differences."""
+carry-over in 8 of 100 experiments with five layouts that have none. Then a correction would create differences."""
 _FREE_LEAST = 2
-"""Degrees of freedom that must be left for the residuals."""
+"""The least number of degrees of freedom that must remain for the residuals."""
 _CELLS_MOST = 8
-"""With more cells and several factors, the levels of the previous run are tested instead."""
+"""If there are more cells and several factors, the levels of the previous run are tested instead of its cell."""
 _COLUMNS_MOST = 40
 
 
 @dataclass(frozen=True)
 class CarriedOver:
-    """Carry-over: runs after `levels` take `change` longer than others (0.12 for 12 %), shorter if negative; these
-    levels differ most from the others. `covariates`: the previous runs, for `fit`; `corrected`: verdicts use the fit
-    with them."""
+    """Carry-over from one run to the next.
+
+    `levels` are the levels of the previous run that change times most. Runs after them take longer than other runs by
+    `change`: 0.12 means 12 %. A negative value means that they are shorter. `covariates` describe the previous runs,
+    for `fit`. `corrected` is True if verdicts use the fit with these covariates.
+    """
 
     levels: Mapping[str, JsonValue]
     change: float
@@ -196,9 +212,11 @@ class CarriedOver:
 def carried_over(
     levels: Sequence[Mapping[str, JsonValue]], log_s: Matrix, before: Places, blocks: Sequence[int]
 ) -> CarriedOver | None:
-    """Tests whether the cell of the previous run explains times (with many cells: the levels of its factors), by one F
-    test of all these effects. `levels` has the levels of each cell, and `before` the place of the cell that ran
-    before, as cells x rounds, -1 if none did. Returns None without a certain effect, or with too few runs.
+    """Tests whether the cell of the previous run explains times. With many cells, tests the levels of its factors.
+
+    One F test covers all these effects. `levels` has the levels of each cell. `before` has the place of the cell that
+    ran before, as cells x rounds. It is -1 if there was no run before. Returns None if no effect is certain, or if
+    there are too few runs.
     """
     columns = _columns(levels, before)
     there = ~np.isnan(log_s)
@@ -206,7 +224,7 @@ def carried_over(
         return None
     known = there & (before >= 0)
     shares = np.array([column[known].mean() if known.any() else 0.0 for _, column in columns])
-    # A run without a previous run counts as a run after the average cell.
+    # If a run has no previous run, it counts as a run after an average cell.
     covariates = tuple(
         np.where(before < 0, 0.0, column - share) for (_, column), share in zip(columns, shares, strict=True)
     )
@@ -226,7 +244,7 @@ def carried_over(
 
 
 def _columns(levels: Sequence[Mapping[str, JsonValue]], before: Places) -> list[tuple[dict[str, JsonValue], Matrix]]:
-    """The possible previous cells or levels, and the runs after each of them."""
+    """The cells or levels that a previous run may have. For each of them: the runs after it, as cells x rounds."""
     varied = [name for name in levels[0] if len({repr(of[name]) for of in levels}) > 1]
     if len(levels) <= _CELLS_MOST or len(varied) < 2:
         return [(dict(of), (before == place).astype(float)) for place, of in enumerate(levels)]
@@ -239,7 +257,7 @@ def _columns(levels: Sequence[Mapping[str, JsonValue]], before: Places) -> list[
 
 
 def _changes(columns: Sequence[tuple[dict[str, JsonValue], Matrix]], effects: Matrix, shares: Matrix) -> Matrix:
-    """The effect of each level against the mean of the factor's other levels."""
+    """The effect of each level, compared with the mean effect of the other levels of its factor."""
     names = [tuple(levels) for levels, _ in columns]
     found = np.zeros(len(columns))
     for number, name in enumerate(names):

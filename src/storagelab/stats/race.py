@@ -1,16 +1,19 @@
-"""The rule for races: after each complete round, the cells that are surely slower leave. Pure.
+"""The rule for races: after each complete round, the cells that are surely slower leave the race. Pure.
 
-Every cell still in the race runs once in each round. From the third round on, the race is evaluated after each round (a
-look). Each cell is compared with the cell in front by the test of the verdicts (`contrast.compare_with_best`), with the
-number of comparisons at the start, because the cell in front was selected from the data. A look may err with a small
-probability (`error_of`). Most of the error belongs to the last planned round (O'Brien and Fleming 1979, Biometrics 35).
-In a race without looks, this round has all of the error. These probabilities add up to 4 % over all possible rounds,
-and 1 % is left for the other statements of a report. So all statements of all looks hold together at 95 %, whenever the
-race ends: the cells that left, and the bounds by which the other cells may be slower than the fastest.
-docs/records/monte-carlo.md says how often the fastest is lost, and how many runs races take.
+Each cell in the race runs once in each round. From the third round on, the race is evaluated after each round. This
+evaluation is a look. A look compares each cell with the leader, the cell with the shortest mean time, by the test for
+verdicts (`contrast.compare_with_best`). The leader is selected from the data. So the test always uses the number of
+cells at the start of the race.
 
-A race is a function of the times of its complete rounds. An interrupted race makes the same decisions when it
-continues.
+Each look may be wrong with a small probability (`error_of`). The look after the last planned round has most of the
+error probability. Without looks, it would have all of it (O'Brien and Fleming 1979, Biometrics 35). The sum of these
+probabilities over all possible rounds is 4 %. The other statements of a report have the remaining 1 %. So all
+statements of all looks hold together at 95 %, in whatever round the race ends. The statements are: which cells have
+left, and by how much the other cells may be slower than the fastest. docs/records/monte-carlo.md says how often the
+fastest cell leaves by mistake, and how many runs races need.
+
+The decisions of a race depend only on the times of its complete rounds. So if an interrupted race continues, it makes
+the same decisions.
 """
 
 from __future__ import annotations
@@ -23,24 +26,30 @@ from storagelab.stats.fit import Fit
 from storagelab.stats.intervals import ALPHA
 
 LOOK_FROM = 3
-"""Two runs of a cell hardly show its scatter, and both may be slow only because they were the first runs."""
+"""The first look is after this round. Two runs of a cell hardly show its scatter, and the first runs may be slow."""
 SHARE = 0.8
-"""The part of the report's error of 5 % for all looks together, the same as for the verdict of any other experiment."""
+"""The share of a report's error probability of 5 % for all looks together. The verdict of any other experiment has the
+same share.
+"""
 _LATE = 0.1
-"""The share of this error for all rounds after the planned ones together; a budget may add such rounds."""
+"""The share of this error probability for all rounds after the planned rounds together. A budget may add such rounds.
+"""
 _RISE = 4.5
-"""With five rounds planned, the looks after rounds 3, 4 and 5 have 10, 27 and 63 % of the rest of the error."""
+"""With this value and five planned rounds, the looks after rounds 3, 4 and 5 have 10, 27 and 63 % of the remaining
+error probability.
+"""
 
 
 def error_of(look: int, planned: int, before: int) -> float:
-    """The error probability of the look after this round, with `planned` rounds, if the previous look was after round
-    `before`.
+    """The error probability of the look after round `look`, if the previous look was after round `before`.
+
+    `planned` is the number of planned rounds.
     """
     return ALPHA * SHARE * (_spent(look, planned) - _spent(before, planned))
 
 
 def _spent(rounds: int, planned: int) -> float:
-    """The share of the error that all looks up to this round have."""
+    """The share of the error probability of all looks until this round."""
     planned = max(planned, LOOK_FROM)
     if rounds < LOOK_FROM:
         return 0.0
@@ -49,7 +58,7 @@ def _spent(rounds: int, planned: int) -> float:
 
 @dataclass(frozen=True)
 class Left:
-    """A cell that left the race after a round, surely slower than the `leader` of that time."""
+    """A cell that left the race after a round, because it was surely slower than the `leader` after this round."""
 
     cell: int
     after: int
@@ -59,12 +68,12 @@ class Left:
 
 @dataclass(frozen=True)
 class Standing:
-    """A race among cells after some of its rounds.
+    """The state of a race after some of its rounds.
 
-    `racing` has the cells still in the race, the cell in front first, and `differences` has the difference between each
-    of these and the first, at the last look. `silent` cells left because none of their runs succeeded. `cleared` has,
-    for each cell that was ever in front, the other cells that are surely not faster than this cell by more than the
-    race's margin.
+    `racing` has the cells that are still in the race. The leader is the first. `differences` has the difference between
+    each of the others and the leader, at the last look. The `silent` cells have left because none of their runs
+    succeeded. For each cell that has ever been the leader, `cleared` has the cells that are not faster than it by more
+    than the margin of the race.
     """
 
     racing: tuple[int, ...]
@@ -77,15 +86,17 @@ class Standing:
 
     @property
     def running(self) -> tuple[int, ...]:
-        """The cells that run in the next round: the cell in front, and all cells in the race that may be faster than it
-        by more than the margin. Empty if the race is decided.
+        """The cells that run in the next round: the leader, and all cells in the race that may be faster than the
+        leader by more than the margin. Empty if the race is decided.
         """
         rest = [cell for cell in self.racing[1:] if cell not in self.cleared.get(self.racing[0], ())]
         return (self.racing[0], *rest) if rest else ()
 
     def at_most_slower(self, cell: int) -> float | None:
-        """The upper bound of the ratio of a remaining cell's time to that of the truly fastest cell, if the last look
-        gives a bound. The bound is valid because the intervals of all ratios to the first cell hold together.
+        """An upper bound of the time of a cell in the race, divided by the time of the truly fastest cell.
+
+        It follows from the intervals of all ratios to the leader, which hold together. None if the last look gives no
+        bound.
         """
         others = [one for one in self.racing if one != cell]
         if not others:
@@ -99,8 +110,9 @@ class Standing:
 
 
 def look(standing: Standing, fit: Fit, rounds: int, planned: int, families: int = 1, within: float = 0.0) -> Standing:
-    """The standing after so many of the `planned` rounds. `fit` is the fit of all cells; `families` counts the races
-    that share the error.
+    """The state of the race after `rounds` of the `planned` rounds.
+
+    `fit` is the fit of all cells. `families` is the number of races that share the error probability.
     """
     if rounds < LOOK_FROM:
         return replace(standing, rounds=rounds)
@@ -127,6 +139,6 @@ def look(standing: Standing, fit: Fit, rounds: int, planned: int, families: int 
 
 
 def _not_faster(differences: Mapping[int, Difference], within: float) -> set[int]:
-    """The cells that are surely not faster than the first by more than the margin."""
+    """The cells that are surely not faster than the leader by more than the margin `within`."""
     lows = {cell: one.ratio.low for cell, one in differences.items()}
     return {cell for cell, low in lows.items() if low is not None and low * (1 + within) >= 1}

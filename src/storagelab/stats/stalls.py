@@ -1,4 +1,4 @@
-"""Odd runs, and a fit in which they count only in their own layout. Pure.
+"""Finds odd runs, and makes a fit in which odd runs count only in the means of their own layouts. Pure.
 
 A stall is a run that takes much longer than the other runs of its layout. A stall counts in the mean of its own layout.
 Rounds and other layouts are estimated without stalls.
@@ -20,23 +20,27 @@ from storagelab.stats.intervals import ALPHA, t_point
 OUTLIER_DEVIATION = 3.5
 OUTLIER_CHANGE = 0.05
 MEDIAN_EFFICIENCY = 0.37
-"""The efficiency of the median absolute deviation for a normal spread, relative to the full sample (Hampel 1974)."""
+"""The efficiency of the median absolute deviation relative to the standard deviation, if values are normally
+distributed (Hampel 1974).
+"""
 QUIET_SD = 1.1
-"""If the other runs of a cell scatter up to this many times as much as the typical cell, the cell is quiet and has an
-odd run; otherwise it is noisy."""
+"""A cell with an odd run is quiet if its other runs scatter at most this many times as much as a typical cell.
+Otherwise, the cell is noisy.
+"""
 RARE_SHARE_MOST = 0.2
-"""The largest share of a cell's runs that may be odd, if these runs are to count as rare."""
+"""Odd runs count as rare only if they are at most this share of the runs of their cell."""
 ODD_SHARE_MOST = 0.15
-"""If more of the runs are odd, they are normal for this machine."""
+"""If a larger share of all runs is odd, such runs are normal for this machine."""
 
 
 @dataclass(frozen=True)
 class Outlier:
-    """A run far from the time expected of its cell and round, by the factor `ratio`, or `deviation` in robust sds.
+    """A run whose time is far from the expected time of its cell and round. `ratio` is its time divided by the expected
+    time. `deviation` is the difference of their logarithms in robust sds.
 
-    `rare`: the run took too long, at most a fifth of its cell's runs (or one run) did so, and the cell's other runs
-    scatter no more than the runs of other cells. Then the scatter of the cell's runs is estimated without the odd run.
-    Otherwise, the cell is noisy.
+    `rare` is True if three conditions hold. The run took too long. At most a fifth of its cell's runs, or one run, took
+    too long. The other runs of the cell scatter no more than the runs of other cells. Then the scatter of the cell's
+    runs is estimated without the odd run. Otherwise, the cell is noisy.
     """
 
     cell: int
@@ -47,11 +51,12 @@ class Outlier:
 
 
 def outliers(log_s: Matrix) -> list[Outlier]:
-    """Runs whose residual from medians of cell and round exceeds 5 %, 3.5 robust sds, and the limit of chance.
+    """The odd runs. Their residuals from the medians of cell and round exceed 5 %, 3.5 robust sds, and the limit of
+    chance.
 
-    The last limit grows with the number of runs, so that about one experiment in 20 without odd runs has a false alarm.
-    Cells with fewer than four runs are not checked, because a median of three is one of the three. Experiments with
-    fewer than twelve runs are not checked, either.
+    The limit of chance grows with the number of runs, so that only about one of 20 experiments without odd runs has a
+    false alarm. Cells with fewer than four runs are not checked, because the median of three runs is one of these runs.
+    Experiments with fewer than twelve runs are not checked, either.
     """
     runs_of_cell = (~np.isnan(log_s)).sum(axis=1)
     judged = runs_of_cell >= 4
@@ -64,7 +69,7 @@ def outliers(log_s: Matrix) -> list[Outlier]:
         residuals = residuals - _medians(residuals.T).T
     count = int((~np.isnan(residuals)).sum())
     free = max(1, count - residuals.shape[0] - residuals.shape[1] + 1)
-    # Medians make as many residuals zero as they have parameters; these zeros don't show the spread.
+    # Each median makes one residual zero. These zeros don't show the spread, so they are left out.
     sizes = np.sort(np.abs(residuals[~np.isnan(residuals)]))[count - free :]
     sd = max(float(np.median(sizes)) / 0.6745, math.sqrt(VARIANCE_FLOOR))
     chance = t_point(MEDIAN_EFFICIENCY * free, ALPHA / count)
@@ -90,16 +95,17 @@ def outliers(log_s: Matrix) -> list[Outlier]:
 
 
 def _medians(rows: Matrix) -> Matrix:
-    """The median of each row without its NaN, as a column. It equals `np.nanmedian`, but is many times faster for few
-    values."""
-    ordered = np.sort(rows, axis=1)  # NaN come last
+    """The median of each row without its NaN values, as a column. For few values, this is many times as fast as
+    `np.nanmedian`.
+    """
+    ordered = np.sort(rows, axis=1)  # NaN values come last
     there = (~np.isnan(rows)).sum(axis=1, keepdims=True)
     low, high = (np.take_along_axis(ordered, np.maximum(of, 0), axis=1) for of in ((there - 1) // 2, there // 2))
     return np.where(there > 0, (low + np.where(there % 2, low, high)) / 2, np.nan)
 
 
 def _quiet(residuals: Matrix, sd: float) -> bool:
-    # Cells whose times agree to the last digit, which simulated cells may, have no scatter.
+    # The times of simulated cells may be equal to the last digit. Then they have no scatter.
     return float(np.nanstd(residuals, ddof=1)) <= QUIET_SD * max(sd, math.log1p(OUTLIER_CHANGE) / OUTLIER_DEVIATION)
 
 
@@ -112,14 +118,15 @@ def without(log_s: Matrix, runs: Iterable[Outlier]) -> Matrix:
 
 
 def fit(log_s: Matrix, blocks: Sequence[int] | Places = (), covariates: Sequence[Matrix] = ()) -> Fit:
-    """The fit in which rare odd runs count in the means of their cells, but don't affect other estimates."""
+    """The fit in which rare odd runs count in the means of their own cells, but don't change other estimates."""
     of_others = least_squares.fit(log_s, blocks, covariates=covariates)
     odd = [run for run in outliers(of_others.without_covariates(len(covariates))) if run.rare]
     return least_squares.fit(log_s, blocks, without(log_s, odd), covariates) if odd else of_others
 
 
 def share_most(runs: int, stalled: int = 0) -> float:
-    """The largest share of a layout's runs that may stall, at 95 %, if `stalled` of its `runs` stalled (Clopper and
-    Pearson 1934, Biometrika 26). If none stalled, it is 1 - 0.05 ** (1 / runs).
+    """An upper bound of the share of a layout's runs that stall, at 95 %. `stalled` of its `runs` have stalled.
+
+    The bound is by Clopper and Pearson (1934, Biometrika 26). If no run has stalled, it is 1 - 0.05 ** (1 / runs).
     """
     return 1.0 if stalled >= runs else float(special.betaincinv(stalled + 1, runs - stalled, 1 - ALPHA))

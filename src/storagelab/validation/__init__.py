@@ -1,5 +1,5 @@
 """Compares the model with published figures.
 
-`articles` and published/*.toml hold the figures as data, with the way in which each is read from runs; `making` makes
-the runs and compares; `table` shows the comparison with the model's parameters.
+published/*.toml and `articles` have the figures as data, and say how to read each figure from runs. `making` makes the
+runs and compares the figures. `table` shows the comparison and the parameters of the model.
 """

@@ -1,5 +1,7 @@
-"""Published figures as data: one file for each article, in the folder published. A figure names the cell that
-reproduces it, and its quantity defines how it is read from the runs of that cell.
+"""Published figures as data. The folder `published` has a file for each article.
+
+Each figure names the cell that reproduces it. The figure's quantity defines how the figure is read from the runs of
+this cell.
 """
 
 from __future__ import annotations
@@ -30,15 +32,18 @@ Quantity = Literal[
 ]  # fmt: skip
 """The quantities that `read_off` reads from the runs."""
 Use = Literal["calibration", "judged", "fact"]
-"""Calibration: a fit may use the figure. Judged: no fit uses it. Fact: it follows from the workload alone."""
+"""The use of a figure. Calibration: a fit may use the figure. Judged: no fit uses the figure. Fact: the figure follows
+from the workload alone.
+"""
 Levels = dict[str, JsonValue]
 
 
 class PublishedFigure(Frozen):
     """One figure: a value, a range or an order, and the cells that reproduce it.
 
-    `cell` picks cells by their levels, in addition to the article's own `cell`. If `along` names a factor, the levels
-    of that factor are compared. `against` holds the levels that differ in the cell to compare with.
+    The cells must have the levels in the figure's `cell` and in the article's `cell`. If `along` names a factor, the
+    levels of this factor are compared. If the cell is compared with another cell, `against` has the levels in which the
+    other cell differs.
     """
 
     id: str
@@ -50,27 +55,27 @@ class PublishedFigure(Frozen):
     order: tuple[JsonValue, ...] | None = None
     unit: str = ""
     tolerance: float = Field(0.0, ge=0)
-    """The largest allowed error of the model, relative to the value or to the range's end."""
+    """The largest allowed error of the model, relative to the value or to the nearer end of the range."""
     tolerance_absolute: float | None = Field(None, ge=0)
-    """The largest allowed error in the unit of the figure, instead of a relative one, for values near 0."""
+    """For values near 0: the largest allowed error in the unit of the figure, instead of the relative `tolerance`."""
     cell: Levels = Field(default_factory=dict)
     against: Levels = Field(default_factory=dict)
     everywhere: bool = False
-    """All cells of the spec that have the figure's `cell`, whatever the article's own `cell` says."""
+    """If True, the cells need only the levels in the figure's `cell`. The article's `cell` is ignored."""
     along: str | None = None
     levels: tuple[JsonValue, ...] | None = None
-    """Levels of the factor `along`; default: all."""
+    """The compared levels of the factor `along`. None means all its levels."""
     wait_type: str | None = None
     counter: str | None = None
-    """Group.name, as in a run."""
+    """The counter of the figure, as `group.name` in a run."""
     per: Literal["rows"] | None = None
     times: float = 1.0
     derived: str = ""
-    """How the figure follows from published figures; empty if it is published itself."""
+    """How the figure is calculated from published figures. Empty if the figure itself is published."""
     assumed: str = ""
-    """The facts that the article leaves open, and their interpretation."""
+    """Facts that the article does not give, and what is assumed instead."""
     suspected: str = ""
-    """The suspected mechanism, if the model is far off."""
+    """The suspected reason, if the model's figure is far from the published figure."""
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
@@ -91,7 +96,7 @@ _TAKES = {
 
 
 class WaitTable(Frozen):
-    """One line of a published wait table: up to five figures of one wait, numbered from `first` on."""
+    """One line of a published wait table. It has up to five figures of a wait. `first` is the id of the first one."""
 
     first: str
     where: str
@@ -105,11 +110,13 @@ class WaitTable(Frozen):
     tolerance: float = Field(ge=0)
     use: Use
     fitted: tuple[str, ...] = ()
-    """The figures of the line that are for calibration, whatever `use` says."""
+    """The figures of the line whose use is calibration. `use` is the use of all others."""
     assumed: str = ""
 
     def figures(self) -> Iterator[PublishedFigure]:
-        """Its figures. A very small signal time may be off by a hundredth of the wait, not by a share of itself."""
+        """The figures of the line. The tolerance of a very small signal time is a hundredth of the wait time, not a
+        share of the signal time.
+        """
         published = [(name, getattr(self, name)) for name in _COLUMNS]
         given = [(name, value) for name, value in published if value is not None]
         for number, (name, value) in enumerate(given, start=int(self.first[1:])):
@@ -129,13 +136,14 @@ _COLUMNS = {
     "wait_s": ("wait", "s"), "resource_s": ("resource", "s"), "signal_s": ("signal", "s"), "wait_count": ("waits", ""),
     "wait_share": ("share of all waits", "share"),
 }  # fmt: skip
-"""The columns of a wait table -> their headings and units."""
+"""For each column of a wait table: its heading and its unit."""
 _TINY = 0.01
 
 
 class OpenInput(Frozen):
-    """A fact that an article leaves open, with its possible values, the spec's own value first. The fact is a key of
-    the spec, or a figure of a drive's profile.
+    """A fact that an article does not give, and its possible values. The first value is the spec's own.
+
+    The fact is a key of the spec or a figure of a drive's profile.
     """
 
     what: str
@@ -146,8 +154,8 @@ class OpenInput(Frozen):
 
 
 class Article(Frozen):
-    """One article. `spec` is the ready-made spec that repeats its tests, `cell` the levels that all of its figures
-    share.
+    """One article. `spec` is the ready-made spec that repeats the article's tests. `cell` has the levels that are the
+    same for all its figures.
     """
 
     id: str
@@ -160,13 +168,17 @@ class Article(Frozen):
     assumed: tuple[str, ...] = ()
     open: tuple[OpenInput, ...] = ()
     under_determined: str = ""
-    """The facts that the article leaves open, if they are so many that its figures test little."""
+    """Facts that the article does not give. Without them, its figures test the model only a little. Empty if there are
+    none.
+    """
     figures: tuple[PublishedFigure, ...]
 
     @model_validator(mode="before")
     @classmethod
     def _with_wait_tables(cls, content: dict[str, Any]) -> dict[str, Any]:
-        """Single figures and the figures of wait tables, in the order of their numbers."""
+        """The content of an article, with its single figures and the figures of its wait tables in the order of their
+        numbers.
+        """
         tables = (WaitTable.model_validate(table) for table in content.get("wait_tables", ()))
         alone = (PublishedFigure.model_validate(figure) for figure in content["figures"])
         figures = [*alone, *(figure for table in tables for figure in table.figures())]
@@ -174,12 +186,12 @@ class Article(Frozen):
         return {**{key: value for key, value in content.items() if key != "wait_tables"}, "figures": figures}
 
     def levels_of(self, figure: PublishedFigure) -> Levels:
-        """The levels that the figure's cell, or cells, must have."""
+        """The levels that the cells of the figure must have."""
         return dict(figure.cell) if figure.everywhere else {**self.cell, **figure.cell}
 
 
 def articles(only: Sequence[str] = ()) -> tuple[Article, ...]:
-    """All articles in order, or only the articles and figures named in `only`."""
+    """All articles in order, or only the articles and figures named in `only`. Raises SpecError for unknown names."""
     files = sorted(resources.files(__package__).joinpath("published").iterdir(), key=lambda file: file.name)
     every = [Article.model_validate(tomllib.loads(file.read_text(encoding="utf-8"))) for file in files]
     if not only:
@@ -193,7 +205,7 @@ def articles(only: Sequence[str] = ()) -> tuple[Article, ...]:
 
 
 def spans(ids: Iterable[str]) -> list[str]:
-    """Numbers of figures in the articles' order, neighbours joined: A1, A6-A7, A11-A25."""
+    """The ids of figures in the order of the articles. Consecutive ids are joined: A1, A6-A7, A11-A25."""
     every = [figure.id for article in articles() for figure in article.figures]
     found: list[list[int]] = []
     for place in sorted(every.index(name) for name in ids):
@@ -210,7 +222,7 @@ _QUANTUM_S = 0.004
 
 
 class Missing(Exception):
-    """The runs lack the quantity; `str()` says why."""
+    """The runs or the spec lack a quantity. `str()` of the error says why."""
 
 
 class RunsOfCell(NamedTuple):
@@ -221,7 +233,9 @@ class RunsOfCell(NamedTuple):
 
 
 class SimulatedFigure(NamedTuple):
-    """A quantity: `values` of the repetitions or, for a quantity over all repetitions, `level` or `order`."""
+    """A simulated quantity. `values` has its value in each repetition. If it is a quantity over all repetitions, it has
+    `level` or `order` instead.
+    """
 
     values: tuple[float, ...] = ()
     level: JsonValue | None = None
@@ -231,7 +245,7 @@ class SimulatedFigure(NamedTuple):
 
 
 def matching(cells: Sequence[Cell], levels: Levels) -> list[Cell]:
-    """Cells that have all of `levels`."""
+    """The cells that have all of `levels`."""
     return [
         cell for cell in cells
         if all((type(got := cell.levels.get(name)), got) == (type(level), level) for name, level in levels.items())
@@ -239,14 +253,17 @@ def matching(cells: Sequence[Cell], levels: Levels) -> list[Cell]:
 
 
 def needed(figure: PublishedFigure, levels: Levels, cells: Sequence[Cell]) -> list[list[Cell]]:
-    """The cells that a figure needs: lists to compare with each other, or a single list. Raises Missing."""
+    """The cells that a figure needs. They are lists that are compared with each other, or a single list.
+
+    Raises Missing if the spec does not have these cells.
+    """
     if figure.quantity == "mean_elapsed_s":
         return [_some(cells, levels)]
     if figure.along is not None:
         wanted = figure.levels or figure.order
         found = [cell for cell in _some(cells, levels) if wanted is None or cell.levels.get(figure.along) in wanted]
         if len({str(cell.levels.get(figure.along)) for cell in found}) != len(found) or len(found) < 2:
-            raise Missing(f"{len(found)} cells of the spec differ in {figure.along} there, but each level takes one")
+            raise Missing(f"{len(found)} cells of the spec differ in {figure.along}, but each level needs one cell")
         return [found]
     parts = [levels, {**levels, **figure.against}] if figure.against else [levels]
     if figure.quantity == "mean_elapsed_ratio":
@@ -273,8 +290,9 @@ def _said(levels: Levels) -> str:
 
 
 def read_off(figure: PublishedFigure, groups: Sequence[Sequence[RunsOfCell]]) -> SimulatedFigure:
-    """Reads a figure from its runs: `groups` are the cells of `needed` with their runs. Raises Missing if they lack
-    the quantity.
+    """Reads a figure from its runs. `groups` has the cells of `needed` with their runs.
+
+    Raises Missing if the runs lack the quantity.
     """
     if any(not made.runs for group in groups for made in group):
         raise Missing("its runs failed")
@@ -300,7 +318,10 @@ def _waits(run: Measurement) -> CountedWaits:
 
 
 def _wait(figure: PublishedFigure, run: Measurement) -> float:
-    """The time of a wait; without such a wait, 0."""
+    """The figure's quantity of a wait. 0 if the run has no such wait.
+
+    Raises Missing if the run has no counted waits.
+    """
     row = next((row for row in _waits(run).rows if row.wait_type == figure.wait_type), None)
     if row is None:
         return 0.0
@@ -312,7 +333,7 @@ def _wait(figure: PublishedFigure, run: Measurement) -> float:
             return signal_ns * NS
         case "wait_count":
             if row.wait_count is None:
-                raise Missing(f"its runs do not count how often {figure.wait_type} was waited for")
+                raise Missing(f"its runs do not count the waits for {figure.wait_type}")
             return float(row.wait_count)
         case "wait_share":
             return wait_ns / sum(other.wait_ns for other in _waits(run).rows)
@@ -331,10 +352,12 @@ def _counter(figure: PublishedFigure, run: Measurement) -> float:
 
 
 def _memory_phase(run: Measurement) -> tuple[float, float]:
-    """Rows inserted before the first page was read, and the CPU seconds that sessions spent until then."""
+    """The number of rows that were inserted before the first page was read, and the CPU seconds of the sessions until
+    then. Raises Missing if the run does not report them.
+    """
     engine = run.counters.get("engine", {})
     if not engine.get("memory_phase_rows"):
-        raise Missing("its runs do not tell what was done while all of the table was in memory")
+        raise Missing("its runs do not report the work that was done while the whole table was in memory")
     return engine["memory_phase_rows"], engine["memory_phase_cpu_s"]
 
 
@@ -344,14 +367,15 @@ def _memory_phase_cpu_per_row_s(_: PublishedFigure, run: Measurement) -> float:
 
 
 def _yields_over_memory_phase(_: PublishedFigure, run: Measurement) -> float:
-    """Quanta that sessions used up, over the CPU time spent while the whole table was in memory."""
+    """The time of all quanta that sessions used up, divided by the CPU time while the whole table was in memory."""
     yields = sum(row.wait_count or 0 for row in _waits(run).rows if row.wait_type == "SOS_SCHEDULER_YIELD")
     return yields * _QUANTUM_S / _memory_phase(run)[1]
 
 
 def _sessions_on_pfs_page(_: PublishedFigure, run: Measurement) -> float:
-    """The most sessions that waited for one page at once, as the median of the samples with such sessions, because
-    nobody publishes a screen without waiting sessions.
+    """The median over samples of the largest number of sessions that wait for the same PFS page.
+
+    Samples without such sessions are left out, because nobody publishes a screen without waiting sessions.
     """
     most: dict[float, int] = {}
     for task in run.waiting_tasks:
@@ -381,7 +405,7 @@ _OF_TWO = ("elapsed_ratio", "gain", "counter_ratio")
 
 
 def _compared(figure: PublishedFigure, runs: Sequence[Measurement], others: Sequence[Measurement]) -> tuple[float, ...]:
-    """The comparison, repetition by repetition."""
+    """The result of the comparison in each repetition."""
     pairs = list(zip(runs, others, strict=False))
     if figure.quantity == "counter_ratio":
         return tuple(_counter(figure, run) / _counter(figure, other) for run, other in pairs)
@@ -390,7 +414,7 @@ def _compared(figure: PublishedFigure, runs: Sequence[Measurement], others: Sequ
 
 
 def _means(cells: Sequence[Sequence[Measurement]]) -> tuple[float, ...]:
-    """The mean elapsed time over cells, repetition by repetition."""
+    """The mean elapsed time of the cells in each repetition."""
     return tuple(sum(run.elapsed_s for run in runs) / len(runs) for runs in zip(*cells, strict=False))
 
 
@@ -408,8 +432,7 @@ def _ordered(figure: PublishedFigure, group: Sequence[RunsOfCell]) -> SimulatedF
 
 
 def _best(figure: PublishedFigure, group: Sequence[RunsOfCell]) -> SimulatedFigure:
-    """The level with the least mean time, and the levels whose runs can't be distinguished from its runs, as in any
-    report."""
+    """The level with the shortest mean time, and the levels that the test of reports can't distinguish from it."""
     best = min(group, key=_mean_elapsed_s)
     rounds = min(len(made.runs) for made in group)
     log_s = np.log([[run.elapsed_s for run in made.runs[:rounds]] for made in group])
@@ -419,8 +442,8 @@ def _best(figure: PublishedFigure, group: Sequence[RunsOfCell]) -> SimulatedFigu
 
 
 def _gone(figure: PublishedFigure, group: Sequence[RunsOfCell]) -> SimulatedFigure:
-    """The first level from which on, by the mean tables, the wait is not among the top 95 %; and the levels that the
-    tables of single repetitions give instead.
+    """The first level from which on the wait is not among the top 95 % of the mean wait table. Also the other levels
+    that the tables of single repetitions give.
     """
     rounds = min(len(made.runs) for made in group)
     gone = _gone_from(figure, group, [made.runs for made in group])
@@ -432,7 +455,9 @@ def _gone(figure: PublishedFigure, group: Sequence[RunsOfCell]) -> SimulatedFigu
 def _gone_from(
     figure: PublishedFigure, group: Sequence[RunsOfCell], runs: Sequence[Sequence[Measurement]]
 ) -> JsonValue:
-    """`runs`: for each cell of the group, the runs of the mean table."""
+    """The first level from which on the wait is not among the top 95 %. `runs` has the runs whose mean table is used,
+    for each cell of the group.
+    """
     gone: JsonValue | None = None
     for made, of_cell in zip(group, runs, strict=True):
         table = wait_table(mean_of_runs([normalise(_waits(run)) for run in of_cell]))
@@ -442,7 +467,7 @@ def _gone_from(
 
 
 def _falling(figure: PublishedFigure, group: Sequence[RunsOfCell]) -> SimulatedFigure:
-    """The share of steps from level to level in which the wait shrinks, repetition by repetition."""
+    """For each repetition: the share of steps from one level to the next in which the wait gets shorter."""
     wait = figure.model_copy(update={"quantity": "wait_s"})
     rounds = zip(*([_wait(wait, run) for run in made.runs] for made in group), strict=False)
     falls = ([b < a for a, b in itertools.pairwise(waits)] for waits in rounds)
@@ -450,7 +475,7 @@ def _falling(figure: PublishedFigure, group: Sequence[RunsOfCell]) -> SimulatedF
 
 
 def _spread(_: PublishedFigure, group: Sequence[RunsOfCell]) -> SimulatedFigure:
-    """The mean time of the slowest level minus that of the fastest."""
+    """The mean time of the slowest level minus the mean time of the fastest level."""
     means = [_mean_elapsed_s(made) for made in group]
     return SimulatedFigure(values=(max(means) - min(means),))
 

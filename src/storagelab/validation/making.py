@@ -1,10 +1,10 @@
 """Makes the runs that published figures need, with the simulator, and reads the figures from them.
 
-It makes all runs of a block up to the last needed run, in the spec's own order, because drives keep their history, and
-a layout's figures depend on the runs before it.
+All runs of a block until the last needed run are made, in the order of the spec. This is necessary because drives keep
+their history, so the figures of a layout depend on the runs before.
 
-It simulates each figure at two scales, because a figure that depends on the scale is not a property of the model. If an
-article leaves an input open, it also simulates the article's judged figures with each value of this input.
+Each figure is simulated at two scales, because a figure that depends on the scale is not a property of the model. If an
+article does not give an input, its judged figures are also simulated with each possible value of the input.
 """
 
 from __future__ import annotations
@@ -50,14 +50,16 @@ from storagelab.validation.articles import (
 from storagelab.volumes.folders import Site
 
 # --- judging ----------------------------------------------------------------------------------------------------------
-# Compares published with simulated figures: errors, whether they are within tolerance, and summaries. Pure.
+# Compares simulated figures with published figures: calculates errors, verdicts and summaries. Pure.
 
 Verdict = Literal["within", "outside", "not simulated yet"]
 
 
 class Row(Frozen):
-    """One line of the table. `error` is relative to the published value, or to the nearer end of a range (0 inside
-    it); None for a figure that is not simulated, a level, or a value near 0.
+    """One line of the table.
+
+    `error` is relative to the published value, or to the nearer end of a range. In a range, it is 0. It is None if the
+    figure is not simulated, is a level, or has a value near 0.
     """
 
     article: str
@@ -71,15 +73,17 @@ class Row(Frozen):
     reason: str = ""
     """The reason why the figure is not simulated."""
     change: float | None = None
-    """The relative difference of the simulated figure at the other scale, in the form of `error`."""
+    """The change of the simulated figure at the other scale, relative to the published figure as in `error`."""
     scale_matters: bool = False
-    """Whether the difference is more than half of the tolerance, or another level or order."""
+    """Whether the other scale changes the figure by more than half of its tolerance, or gives another level or order.
+    """
     band: tuple[float, float] | None = None
-    """The smallest and the largest simulated figure with any value of the facts that the article leaves open."""
+    """The smallest and the largest simulated figure with all possible values of facts that the article does not give.
+    """
 
 
 class Summary(Frozen):
-    """A summary of the errors of one article's figures of one use; `article` "all" covers all."""
+    """A summary of the errors of an article's figures with one use. If `article` is "all", it covers all articles."""
 
     article: str
     use: str
@@ -95,8 +99,9 @@ class Summary(Frozen):
 def judge(article: Article, figure: PublishedFigure, simulated: SimulatedFigure) -> Row:
     """The row of a figure that was simulated.
 
-    A level is within tolerance if the runs can't distinguish it from the best, and a range if their interval reaches
-    into it: the model's runs scatter as a server's do, and chance decides which of two equal levels is ahead.
+    A level is within tolerance if the runs can't distinguish it from the best level. A figure is within a range if its
+    interval reaches into the range. The reason is that the model's runs scatter like those of a server. So if two
+    levels are equal, chance decides which of them is faster.
     """
     if figure.order is not None:
         right = simulated.order == figure.order
@@ -122,7 +127,9 @@ def _reaches_into(between: tuple[float, float] | None, estimate: Estimate) -> bo
 
 
 def relative_error(figure: PublishedFigure, simulated: float) -> float:
-    """Simulated over published, minus 1; for a range, against the nearer end, and 0 inside it."""
+    """The simulated figure divided by the published figure, minus 1. For a range, it is divided by the nearer end, and
+    in the range the error is 0.
+    """
     if figure.between is not None:
         low, high = figure.between
         nearer = min(max(simulated, low), high)
@@ -141,7 +148,7 @@ def _verdict(right: bool) -> Verdict:
 
 
 def summaries(rows: Sequence[Row]) -> tuple[Summary, ...]:
-    """Per article and use, then over all articles per use."""
+    """A summary for each article and use, then a summary of all articles for each use."""
     uses = ("calibration", "judged", "fact")
     names = list(dict.fromkeys(row.article for row in rows))
     found = [
@@ -152,7 +159,7 @@ def summaries(rows: Sequence[Row]) -> tuple[Summary, ...]:
 
 
 def _summary(article: str, use: str, rows: Sequence[Row]) -> Summary:
-    # Inside its range, a figure has no error: an error of 0 would make the average look small.
+    # Figures in their range are left out, because their errors of 0 would make the average look small.
     with_error = [row for row in rows if row.error is not None and not (row.figure.between and row.error == 0)]
     errors = {row.figure.id: abs(row.error or 0.0) for row in with_error}
     worst = max(errors, key=lambda name: errors[name], default="")
@@ -170,7 +177,7 @@ def _summary(article: str, use: str, rows: Sequence[Row]) -> Summary:
 
 
 def at_two_scales(row: Row, other: Row) -> Row:
-    """The row, with its difference from its counterpart at another scale."""
+    """The row, with the difference of its figure from the figure at another scale, which is in `other`."""
     figure = row.figure
     if row.simulated is None or other.simulated is None:
         levels = (other.level, *other.tied)
@@ -185,7 +192,9 @@ def at_two_scales(row: Row, other: Row) -> Row:
 
 
 def with_band(row: Row, others: Sequence[Row]) -> Row:
-    """The row of a judged figure, with the smallest and the largest of its counterparts."""
+    """The row of a judged figure, with the smallest and the largest figure in `others`. `others` has the rows of the
+    same figure with other values of open facts.
+    """
     found = [one.simulated.value for one in others if one.simulated is not None]
     if row.figure.use != "judged" or len(found) < len(others):
         return row
@@ -196,7 +205,9 @@ def with_band(row: Row, others: Sequence[Row]) -> Row:
 
 
 class Request(NamedTuple):
-    """How to make the simulations. `scale` and `repetitions` None = as each spec says; `results` None = discarded."""
+    """How to make the simulations. If `scale` or `repetitions` is None, the value of each spec is used. If `results` is
+    None, the results are not kept.
+    """
 
     experiments: Path
     scale: int | None = None
@@ -204,25 +215,25 @@ class Request(NamedTuple):
     jobs: int = 1
     results: Path | None = None
     checks: bool = True
-    """Whether each figure is simulated at another scale and with open inputs, too."""
+    """Whether each figure is also simulated at another scale, and with other values of open inputs."""
 
 
 class Simulations(Frozen):
-    """The runs of one spec, for the heading of the table."""
+    """The facts about the runs of one spec, for the text above the tables."""
 
     spec: str
     runs: int
     repetitions: int
     scales: tuple[int, ...]
     other_scales: tuple[int, ...] = ()
-    """The other scales; none if the check is switched off."""
+    """The other scales. Empty if the check at another scale is switched off."""
     open_inputs: int = 0
-    """The number of combinations of the facts that the article leaves open that were simulated, too."""
+    """How many other combinations of open inputs were also simulated."""
     open_scales: tuple[int, ...] = ()
 
 
 class ArticlePlan(NamedTuple):
-    """The plan for one article. `groups`: each figure's cells; `absent`: why other figures have no cells."""
+    """The plan for one article. `groups` has the cells of each figure. `absent` says why figures have no cells."""
 
     article: Article
     experiment: Experiment
@@ -234,17 +245,17 @@ class ArticlePlan(NamedTuple):
     other: ArticlePlan | None = None
     """The same plan at another scale."""
     open: tuple[ArticlePlan, ...] = ()
-    """The same runs with other values of the facts that the article leaves open."""
+    """The same runs with other values of open inputs, which the article does not give."""
 
     @property
     def scales(self) -> tuple[int, ...]:
-        """The scales of its simulations: how many times smaller than life-size they are."""
+        """The scales of the simulations. A scale says how many times smaller than life-size a simulation is."""
         made = {run.cell_id for run in self.plan.runs}
         return tuple(sorted({cell.config.target.world_scale for cell in self.plan.cells if cell.cell_id in made}))
 
     @property
     def profiles(self) -> tuple[str, ...]:
-        """Names of the drive profiles that the runs use."""
+        """The names of the drive profiles that the runs use."""
         cells = {cell.cell_id for parts in self.groups.values() for group in parts for cell in group}
         there = (cell for cell in self.plan.cells if cell.cell_id in cells)
         return tuple(dict.fromkeys(drive.profile for cell in there for drive in cell.config.drives.values()))
@@ -258,7 +269,7 @@ class ArticleWithoutRuns(NamedTuple):
 
 
 def plan(articles: Sequence[Article], asked: Request) -> list[ArticlePlan | ArticleWithoutRuns]:
-    """The runs to make. Raises StoragelabError for an unusable spec."""
+    """The runs to make. Raises StoragelabError if a spec can't be used."""
     return [_with_checks(_planned(article, asked), asked) for article in articles]
 
 
@@ -268,10 +279,10 @@ def simulate(
     console: Console,
     check: Callable[[], None] = lambda: None,
 ) -> tuple[list[Row], list[Simulations]]:
-    """A row for every figure, in order, and the runs made for them.
+    """Makes the runs. Returns a row for every figure, in order, and facts about the runs.
 
-    Progress goes to `console`; `check` may raise KeyboardInterrupt to stop. A missing spec, cell or counter gives rows
-    that say so.
+    Progress is shown on `console`. `check` may raise KeyboardInterrupt to stop. If a spec, cell or counter is missing,
+    the rows of its figures say so.
     """
     rows, made = [], []
     for one in planned:
@@ -321,7 +332,7 @@ def _with_checks(one: ArticlePlan | ArticleWithoutRuns, asked: Request) -> Artic
 
 
 def _at_another_scale(one: ArticlePlan, asked: Request) -> ArticlePlan | ArticleWithoutRuns:
-    """Plans simulations half as large, because they take less time; or twice as large if the half size is refused."""
+    """The plan with simulations of half the size, which need less time. If half the size is refused, twice the size."""
     try:
         return _planned(one.article, asked, resized=2)
     except PreflightError:
@@ -329,13 +340,15 @@ def _at_another_scale(one: ArticlePlan, asked: Request) -> ArticlePlan | Article
 
 
 SMALLER_IF_OPEN = 8
-"""How many times smaller the simulations with varied open inputs are: there are many, and a band need not be exact."""
+"""Simulations with other values of open inputs are this many times smaller, because there are many of them, and a band
+need not be exact.
+"""
 
 
 def _planned(
     article: Article, asked: Request, *, resized: float = 1, inputs: Sequence[tuple[OpenInput, JsonValue]] = ()
 ) -> ArticlePlan | ArticleWithoutRuns:
-    """The runs to make for an article, or why there are none. Scales are `resized` times the spec's scale."""
+    """The runs to make for an article, or why there are none. The scale is the spec's scale times `resized`."""
     file = asked.experiments / f"{article.spec}.toml"
     if not asked.experiments.is_dir():
         hint = "Name the folder of the ready-made specs with --experiments."
@@ -374,7 +387,7 @@ def _planned(
 def _as_asked(
     experiment: Experiment, asked: Request, resized: float, inputs: Sequence[tuple[OpenInput, JsonValue]]
 ) -> Experiment:
-    """The experiment with the repetitions and inputs asked for, and a hash of all on which its outcome depends."""
+    """The experiment with the requested repetitions and inputs, and a hash of everything that changes its outcome."""
     keys = {one.key: value for one, value in inputs if one.key}
     order = keys.pop("order", experiment.order)
     repetitions = asked.repetitions or experiment.repetitions
@@ -393,8 +406,7 @@ def _at_scale(cell: Cell, scale: float) -> Cell:
 
 
 def _changed_profiles(inputs: Sequence[tuple[OpenInput, JsonValue]]) -> dict[str, str] | None:
-    """The texts of the ready-made profiles in which a figure has another value; None if no profile has another
-    value."""
+    """By name: the texts of the ready-made profiles in which a figure has another value. None if there are none."""
     texts: dict[str, str] = {}
     for one, value in inputs:
         if one.profile:
@@ -406,7 +418,9 @@ def _changed_profiles(inputs: Sequence[tuple[OpenInput, JsonValue]]) -> dict[str
 
 
 def _simulator() -> str:
-    """A hash of the simulator and of the drives' profiles, so that old results are never used for a new model."""
+    """A hash of the simulator and of the drives' profiles. With it, old results are never taken for results of a new
+    model.
+    """
     digest = hashlib.sha256(Path(_sim.__file__).read_bytes())
     for name in profiles.ready_made():
         digest.update(resources.files(profiles).joinpath(f"{name}.toml").read_bytes())
@@ -414,7 +428,7 @@ def _simulator() -> str:
 
 
 def _up_to_last(whole: Plan, wanted: set[str]) -> Iterator[PlannedRun]:
-    """The runs of each block up to the last of a wanted cell."""
+    """The runs of each block until the last run of a wanted cell."""
     for _, block in itertools.groupby(whole.runs, key=lambda run: run.block):
         runs = list(block)
         last = max((at for at, run in enumerate(runs) if run.cell_id in wanted), default=-1)
@@ -446,7 +460,9 @@ def _runs(
 
 @contextlib.contextmanager
 def _folder(experiment: Experiment, results: Path | None) -> Iterator[Path]:
-    """Named after the hash of the experiment, so that results of another scale, count or model are never mixed in."""
+    """The folder for the results of an experiment. Its name contains the experiment's hash, so that results of another
+    scale, number of repetitions or model are never mixed with them.
+    """
     if results is not None:
         yield results / f"validate-{experiment.name}-{experiment.sha256[:12]}"
         return

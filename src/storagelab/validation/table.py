@@ -1,4 +1,4 @@
-"""The comparison as text: for a terminal, as Markdown for the docs, as csv and json for programs."""
+"""Writes the comparison as text: for a terminal, as Markdown for the docs, and as CSV and JSON for programs."""
 
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ FORMATS = ("md", "csv", "json")
 BEGIN, END = "<!-- storagelab validate: begin -->", "<!-- storagelab validate: end -->"
 """The command writes into a document only between these lines."""
 _EXPLAINED_FROM = 0.15
-"""A figure that is off by more than this is shown with the suspected mechanism, if there is one."""
+"""If the error of a figure is larger than this, the suspected reason is shown, if there is one."""
 
 
 class Parameter(Frozen):
-    """A parameter of the server or of a drive, its `owner`. Parameters to fit have `bounds`, and `fitted_on` once they
-    are fitted.
+    """A parameter of its `owner`, which is the server or a drive.
+
+    Parameters that a fit may change have `bounds`. If a fit has changed a parameter, it also has `fitted_on`.
     """
 
     owner: str
@@ -43,7 +44,7 @@ class Parameter(Frozen):
 
 
 def parameters(profile_names: Sequence[str]) -> tuple[Parameter, ...]:
-    """The parameters of the server, then of each named ready-made profile, then those that are in no profile."""
+    """The parameters of the server, then of each named ready-made profile, then parameters that are in no profile."""
     found = [("the server", name, cost) for name, cost in profiles.server().costs.items()]
     for profile in (profiles.load(name, Path()) for name in dict.fromkeys(profile_names)):
         found += [(f"the drive {profile.name}", name, figure) for name, figure in profile.figures()]
@@ -54,7 +55,7 @@ def parameters(profile_names: Sequence[str]) -> tuple[Parameter, ...]:
 
 
 class Validation(Frozen):
-    """The content of the table."""
+    """The content of all tables."""
 
     articles: tuple[Article, ...]
     simulations: tuple[Simulations, ...]
@@ -66,9 +67,9 @@ TextColumn = tuple[str, list[str]]
 
 
 _OPEN = "†"
-"""Marks verdicts on an article that leaves much of the model undetermined."""
+"""The mark of verdicts on an article that does not give enough facts to test the model."""
 _MOVES = "‡"
-"""Marks figures that depend on the scale."""
+"""The mark of figures that depend on the scale."""
 
 
 def _row_columns(article: Article, rows: Sequence[Row]) -> list[TextColumn]:
@@ -113,7 +114,7 @@ def _band_columns(rows: Sequence[Row]) -> list[TextColumn]:
 
 
 def _in_band(row: Row) -> bool:
-    """Whether the published figure, or a part of the published range, lies in the simulated band."""
+    """Whether the published figure, or a part of the published range, is in the simulated band."""
     assert row.band is not None
     low, high = row.figure.between or (row.figure.value or 0.0, row.figure.value or 0.0)
     return row.band[0] <= high and low <= row.band[1]
@@ -197,7 +198,7 @@ def _scales(scales: Sequence[int]) -> str:
 
 
 class _Section(NamedTuple):
-    """A table with its title and notes. If there is no room, columns of a high rank are dropped first."""
+    """A table with its title and notes. If the table is too wide, columns with a high rank are left out first."""
 
     title: str
     columns: list[TextColumn]
@@ -233,7 +234,7 @@ _RIGHT = (
 
 
 def print_validation(console: Console, validation: Validation) -> None:
-    """Prints it for people."""
+    """Prints the tables on a terminal."""
     for number, one in enumerate(_sections(validation)):
         if number:
             console.print()
@@ -247,7 +248,7 @@ def print_validation(console: Console, validation: Validation) -> None:
 
 
 def markdown(validation: Validation) -> str:
-    """Writes the tables for the docs, without anything that changes from day to day."""
+    """The tables as Markdown for the docs. They contain nothing that changes from day to day."""
     parts = []
     for one in _sections(validation):
         notes = [f"- {_escaped(note)}" for note in one.notes]
@@ -269,7 +270,7 @@ def _escaped(text: str) -> str:
 
 
 def as_csv(validation: Validation) -> str:
-    """One line per figure: raw numbers in SI units; empty without a number."""
+    """The rows as CSV, with one line for each figure. Numbers are raw and in SI units. Missing numbers are empty."""
     out = io.StringIO()
     lines = [_flat(row) for row in validation.rows]
     writer = csv.DictWriter(out, list(lines[0]) if lines else [], lineterminator="\n")
@@ -321,19 +322,19 @@ def as_json(validation: Validation) -> str:
 
 
 def render(form: str, validation: Validation) -> str:
-    """Writes it in one of FORMATS."""
+    """The comparison in one of FORMATS."""
     forms: dict[str, Callable[[Validation], str]] = {"md": markdown, "csv": as_csv, "json": as_json}
     return forms[form](validation)
 
 
 def existing(file: Path) -> str | None:
-    """The current document; None if there is none.
+    """The text of the document in `file`. None if there is no such document.
 
-    Raises StoragelabError if the file lacks the marks or is not text, because text that a person wrote must not be
+    Raises StoragelabError if the file lacks the marks or is not text, because a text that a person wrote must not be
     overwritten.
     """
     if not file.is_file():
-        return None  # a pipe or a device can only be written to
+        return None  # the text of a pipe or a device can't be read
     text = file.read_text(encoding="utf-8", errors="replace")
     if not 0 <= text.find(BEGIN) < text.find(END):
         raise StoragelabError(f"{file} has no lines {BEGIN} and {END}\n  put them where the tables should go")
@@ -341,7 +342,7 @@ def existing(file: Path) -> str | None:
 
 
 def document(before: str | None, validation: Validation) -> str:
-    """The document with the tables between its marks, or a new document if there was none."""
+    """The document with the tables between its marks. If `before` is None, a new document."""
     inside = f"{BEGIN}\n\n{markdown(validation)}\n{END}"
     if before is None:
         return f"# The model and the published figures\n\n{inside}\n"
@@ -355,7 +356,7 @@ _MOST_DIGITS = 6
 
 
 def _unit_for(unit: str, value: float) -> tuple[float, str]:
-    """The divisor and the unit to append. Drive makers and the articles count in thousands."""
+    """The divisor of a value, and the unit after it. Units are powers of 1000, as drive makers and the articles use."""
     match unit:
         case "s":
             return (1.0, " s") if abs(value) >= 0.1 or value == 0 else (1e-6, " µs")
@@ -374,7 +375,7 @@ def _unit_for(unit: str, value: float) -> tuple[float, str]:
 
 
 def _published_text(figure: PublishedFigure) -> str:
-    """A figure as in the article: all digits, a range, or an order."""
+    """The published figure as in the article: a value with all its digits, a range, or an order."""
     if figure.order is not None:
         return _levels(figure.order)
     if figure.between is not None:
@@ -396,7 +397,7 @@ def _levels(levels: Sequence[JsonValue]) -> str:
 
 
 def _simulated_text(row: Row) -> str:
-    """The mean, and half the width of its interval if there are enough runs for one."""
+    """The simulated figure. A mean is shown with half the width of its interval, if there are enough runs for one."""
     if row.order:
         return _levels(row.order)
     if row.tied:
@@ -416,7 +417,7 @@ def _estimate_text(value: Estimate, unit: str) -> str:
 
 
 def _error_text(row: Row) -> str:
-    """Simulated against published, in percent."""
+    """The error of the simulated figure in percent of the published figure."""
     if row.error is None:
         return ""
     if row.figure.between is not None and row.error == 0:
@@ -426,7 +427,7 @@ def _error_text(row: Row) -> str:
 
 
 def _change_text(row: Row) -> str:
-    """The change at the other scale, in percent."""
+    """The change of the figure at the other scale, in percent."""
     mark = f" {_MOVES}" if row.scale_matters else ""
     if row.change is None:
         return f"differs{mark}" if mark and row.simulated is None else mark.strip()
@@ -457,7 +458,7 @@ def _bounds_text(low_high: tuple[int | float, int | float] | None) -> str:
 
 
 def _plain_text(value: object) -> str:
-    """A parameter's value as in its file, with separated thousands."""
+    """A parameter's value as in its file, with commas between thousands."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return str(value).lower() if isinstance(value, bool) else str(value)
     return f"{value:,}"

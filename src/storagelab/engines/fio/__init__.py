@@ -1,1 +1,1 @@
-"""Raw I/O on this machine's drives by fio, as a separate engine and beside a database."""
+"""fio's raw I/O on the drives of this machine, as a separate engine and beside a database."""

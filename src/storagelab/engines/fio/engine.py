@@ -1,5 +1,7 @@
-"""Raw I/O on real drives, in blocks of runs. On each volume, the runs of a block share one file. storagelab writes the
-whole file before the first run, and removes it after the last run. It only reads a device.
+"""Raw I/O on real drives, in blocks of runs.
+
+On each volume, the runs of a block share one file. storagelab fills the file before the first run and removes it after
+the last run. If a volume is a device, runs only read it.
 """
 
 from __future__ import annotations
@@ -39,21 +41,21 @@ _PERCENTILES = (50.0, 95.0, 99.0, 99.9)
 
 
 class RawBlock:
-    """All runs of one block. The runs are independent, except through the state of the drive."""
+    """All runs of one block. A run can affect later runs only through the state of the drive."""
 
     def __init__(self, block: PlannedBlock, site: Site, volumes: for_runs.BlockVolumes) -> None:
         self._block, self._site, self._volumes = block, site, volumes
         self._fio = fio.find()
         self._folders: dict[Path, Folders] = {}
         self._io_engines: dict[tuple[Path, str], str] = {}
-        """The I/O engine that works on each prepared file."""
+        """For each prepared file: the I/O engine of fio that works on it."""
 
     def needed(self, wanted: Collection[int]) -> Sequence[int]:
         return sorted(wanted)
 
     @contextmanager
     def open(self, planned: PlannedRun) -> Iterator[Target]:
-        """Writes the file before the first run on a volume. Raises RunFailed."""
+        """The target of one run. Writes the file before the first run on a volume. Raises RunFailed if this fails."""
         cell = self._block.cell_of(planned)
         opening = self._alone if for_runs.wanted(cell.config) else self._shared
         with for_runs.opened(cell, self._site, opening, self._volumes) as target:
@@ -61,7 +63,7 @@ class RawBlock:
 
     @contextmanager
     def _alone(self, config: Config, _site: Site) -> Iterator[Target]:
-        """The target of a run whose volume was made for this run, so that the run has its own file."""
+        """The target of a run on a volume that storagelab made for this run. The run has its own file."""
         block = RawBlock(self._block, self._site, self._volumes)
         try:
             with block._shared(config, self._site) as target:
@@ -98,7 +100,7 @@ class RawBlock:
     def _laid_out(self, place: Place, sender: Sender) -> str:
         if not place.read_only:
             for name in [name for folder, name in self._io_engines if folder == place.folder]:
-                (place.folder / name).unlink(missing_ok=True)  # of another size: both may not fit on the volume
+                (place.folder / name).unlink(missing_ok=True)  # has another size; the volume may lack space for both
                 del self._io_engines[place.folder, name]
         try:
             return fio.lay_out(self._fio, place, sender.block_bytes)
@@ -108,7 +110,7 @@ class RawBlock:
             raise
 
     def close(self) -> None:
-        """Removes what was made. Raises RunFailed if some of it could not be removed."""
+        """Removes the files and folders of this block. Raises RunFailed if some of them can't be removed."""
         problems = []
         for folders in self._folders.values():
             try:
@@ -121,7 +123,7 @@ class RawBlock:
 
 @contextmanager
 def opened(block: PlannedBlock, site: Site, state: State) -> Iterator[RawBlock]:
-    """Leaves no file behind, even after an error."""
+    """The runs of a block. Removes their files at the end, even after an error."""
     with for_runs.kept(block, site, state) as volumes:
         raw = RawBlock(block, site, volumes)
         try:
@@ -141,7 +143,7 @@ class _RawTarget:
         self._sender = sender
         self._setup_s = setup_s
         self._paths = {
-            # the path that leads to the drive: the file's folder, or the device
+            # The drive is found by this path: the folder of the file, or the device.
             name: Path(place.name) if place.read_only else place.folder
             for name, place in zip(config.volumes_used, places, strict=True)
         }
@@ -173,7 +175,7 @@ class _RawTarget:
         progress(0)
         began_s, amount = time.monotonic(), self._config.workload.work.amount
 
-        def tell() -> None:  # progress is in milliseconds
+        def tell() -> None:  # the unit of progress is a millisecond
             progress(min(amount, round((time.monotonic() - began_s) * 1000)))
 
         self._sender.warm_up(self._fio, self._places, self._io_engine, seed, tell)
@@ -186,7 +188,7 @@ class _RawTarget:
 
             counts_s = time.monotonic()
             outcome = self._sender.send(self._fio, self._places, self._io_engine, seed, meanwhile)
-            counts_s = max(counts_s, time.monotonic() - outcome.elapsed_s)  # the sender takes a moment to start
+            counts_s = max(counts_s, time.monotonic() - outcome.elapsed_s)  # the sender starts a moment later
             machine.end()
             counters = machine.counted(with_checkpoint=False)
         at_drive, cpu = _at_drive(counters.get("volumes", {}), self._paths, outcome), counters.get("cpu", {})
@@ -216,7 +218,7 @@ class _RawTarget:
 
 
 def figures(outcome: Outcome) -> dict[str, float]:
-    """The results of a run, under the names that simulated drives use, too."""
+    """The results of a run, by name. Results of simulated drives have the same names."""
     latency = outcome.latency
     found = {
         "ios_per_s": outcome.requests / outcome.elapsed_s,
@@ -239,7 +241,7 @@ def figures(outcome: Outcome) -> dict[str, float]:
 
 
 def _at_drive(counted: Mapping[str, float], volumes: Collection[str], outcome: Outcome) -> dict[str, float]:
-    """fio's and the kernel's counts of the same requests, at the devices below the file systems."""
+    """The counts of the run's requests and bytes: by fio, and by the kernel at the devices below the file systems."""
     found: dict[str, float] = {}
     for direction, done in outcome.done.items():
         for what, by_fio in ((f"{direction}s", done.requests), (f"{direction}_bytes", done.bytes)):
@@ -251,8 +253,9 @@ def _at_drive(counted: Mapping[str, float], volumes: Collection[str], outcome: O
 
 
 def _checks(at_drive: Mapping[str, float], outcome: Outcome, io_engine: str) -> Iterator[Check]:
-    """Checks the bytes at the drive. If the drive received more bytes than fio sent, other programs may have used it.
-    If it received fewer bytes, a cache answered requests.
+    """Compares the bytes that the drive received with the bytes that fio sent.
+
+    If the drive received more, other programs may have used it. If it received fewer, a cache answered some requests.
     """
     directions: tuple[Direction, ...] = ("read", "write")
     for direction in directions:
@@ -285,7 +288,7 @@ def _series(outcome: Outcome, volumes: Sequence[str]) -> TimeSeries:
 
 # --- doctor ----------------------------------------------------------------------------------------------------------
 #
-# Whether this machine can do raw I/O on real drives, for the doctor.
+# The command `doctor` shows whether this machine can do raw I/O on real drives.
 
 
 def abilities() -> tuple[Ability, ...]:
@@ -298,13 +301,13 @@ def abilities() -> tuple[Ability, ...]:
 
 
 _READ_AS_IT_IS = (
-    "{path} is read as it is: parts that were never written, or were discarded, may answer without the medium, faster "
-    "than any drive"
+    "{path} is read as it is: parts that were never written or were discarded may answer faster than any drive, "
+    "without a read of the medium"
 )
 
 
 def check(plan: Plan, site: Site) -> Preflight:
-    """Checks everything that could make a run fail."""
+    """Checks whether fio, the volumes and the devices fit every cell of the plan. The result lists all problems."""
     lacks, version = list[Placed](), "of a version to be found"
     with noting(lacks):
         version = fio.find().version
@@ -339,14 +342,15 @@ def check(plan: Plan, site: Site) -> Preflight:
 
 
 def _check_on_files(config: Config, site: Site) -> tuple[list[str], float | None]:
-    """Checks a cell whose volumes are folders. Returns a text for each of its traces, and the seconds that a trace with
-    recorded times takes.
+    """Checks a cell whose volumes are folders. Returns a text for each trace of the cell.
+
+    If the trace is sent at its own pace, also returns its duration in seconds, otherwise None. Raises PreflightError.
     """
     sectors, texts, seconds = [], [], None
     for name in config.volumes_used:
         path = site.volume_paths(config)[name]
         made = config.volumes[name].has_own_drive
-        if not made:  # the drive is made for each run, and takes direct I/O
+        if not made:  # A drive that storagelab makes for each run supports direct I/O.
             check_direct(path, f"volumes.{name}.path")
         sectors.append((config.volumes[name].sector_bytes or 512) if made else sector_bytes(path) or 512)
     for _, name_of_trace in config.workload.own_files:
@@ -364,7 +368,7 @@ def _check_block(config: Config, sector: int | None, path: Path) -> None:
     work = config.raw_load
     if work.direct and sector is not None and work.block_bytes % sector:
         raise PreflightError(
-            f"{work.block_bytes} B is no whole number of {sector} B sectors, and {path} takes direct I/O only in these",
+            f"{work.block_bytes} B is no multiple of {sector} B: {path} supports direct I/O only in whole sectors",
             key="workload.block_bytes",
             hint=f"set a multiple of {sector}",
         )
@@ -373,7 +377,7 @@ def _check_block(config: Config, sector: int | None, path: Path) -> None:
         raise PreflightError(
             f"{size} B has no room for a block of {work.block_bytes} B for each of {work.threads} threads",
             key="layout.data_size_bytes",
-            hint="raise it; a file smaller than the caches before the drive measures the caches",
+            hint="raise it; if the file is smaller than a cache between fio and the drive, the run measures the cache",
         )
 
 

@@ -1,5 +1,6 @@
-"""The program that sends a trace: TRACE THREADS BYTES_EACH FILE ... It writes the sent requests as JSON. It loads only
-the Rust core, so that it begins at once.
+"""The program that sends a trace. Its arguments are TRACE THREADS BYTES_EACH FILE ...
+
+It writes the results of the sent requests as JSON. It loads only the Rust core, so that it starts quickly.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Sends the requests of a run of raw I/O: generated requests, or those of a trace."""
+"""Sends the requests of a run of raw I/O: generated requests, or the requests of a trace."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ from storagelab.volumes.folders import Site
 
 Tell = Callable[[], None]
 Places = Sequence[Place]
-"""One place on each volume of the layout, the data's volume first."""
+"""One place on each volume of the layout. The data's volume is the first."""
 
 
 class Sender(Protocol):
-    """The load of a run."""
+    """Sends the load of a run."""
 
     @property
     def block_bytes(self) -> int:
-        """The request size with which the file is tested."""
+        """The size in bytes of the requests that test the file."""
 
     @property
     def direct(self) -> bool:
@@ -49,19 +49,19 @@ class Sender(Protocol):
         """Facts about the program that sends the load."""
 
     def warm_up(self, program: Fio, places: Places, engine: str, seed: int, tell: Tell) -> None:
-        """Sends the requests of the warm-up. Raises RunFailed."""
+        """Sends the requests of the warm-up. Raises RunFailed if this fails."""
 
     def send(self, program: Fio, places: Places, engine: str, seed: int, tell: Tell) -> Outcome:
-        """Sends the measured requests. Raises RunFailed."""
+        """Sends the measured requests. Raises RunFailed if this fails."""
 
 
 def sender_of(config: Config, site: Site) -> Sender:
-    """Raises PreflightError for a trace that can't be read."""
+    """The sender of this cell's load. Raises PreflightError if its trace can't be read."""
     return _SENDERS[type(config.workload)](config, site)
 
 
 class FioSender:
-    """Requests of one size."""
+    """Sends generated requests of one size by fio."""
 
     def __init__(self, load: RawIo) -> None:
         self._load = load
@@ -95,7 +95,7 @@ class FioSender:
 
 
 class TraceSender:
-    """The requests of a trace."""
+    """Sends the requests of a trace."""
 
     direct = True
 
@@ -128,11 +128,11 @@ _SENDERS: Mapping[type[Load], Callable[[Config, Site], Sender]] = {
 
 # --- a trace ---------------------------------------------------------------------------------------------------------
 #
-# Sends a trace to a file on each volume, in a process of its own (`sender.py`), by threads of the Rust core
+# A separate process (`sender.py`) sends the trace to a file on each volume. It uses threads of the Rust core
 # (crates/replay).
 #
-# So storagelab knows the sender's CPU time separately. A drive that does not answer can't delay storagelab, and the
-# whole process ends with storagelab.
+# The separate process has three advantages: its CPU time is counted separately, a drive that does not answer can't
+# block storagelab, and the process ends when storagelab ends.
 
 
 _SENDER = Path(__file__).with_name("sender.py")
@@ -141,7 +141,7 @@ _PR_SET_TIMERSLACK = 29
 
 
 def replay(places: Places, trace: Trace, load: Replay, tell: Callable[[], None]) -> Outcome:
-    """Raises RunFailed."""
+    """Sends the trace in a separate process. Raises RunFailed if the process fails or takes too long."""
     threads = min(load.outstanding, len(trace.requests))
     with temporary.folder("trace") as folder:
         asked = folder / "trace.json"
@@ -155,8 +155,8 @@ def replay(places: Places, trace: Trace, load: Replay, tell: Callable[[], None])
             ended = run(command, _in_child, environment=environment("PYTHONPATH"), timeout_s=timeout_s, meanwhile=tell)
         except subprocess.TimeoutExpired as error:
             raise RunFailed(
-                f"the trace did not end in {timeout_s:.0f} s: the drive takes more than {_TIMES_AS_LONG} times the "
-                "trace's own time, or does not answer"
+                f"the trace did not end in {timeout_s:.0f} s: the drive needs more than {_TIMES_AS_LONG} times the "
+                "trace's own duration, or it does not answer"
             ) from error
         except OSError as error:
             raise RunFailed(f"can't send the trace: {error.strerror}") from error
@@ -168,7 +168,7 @@ def replay(places: Places, trace: Trace, load: Replay, tell: Callable[[], None])
 
 
 def _in_child() -> None:
-    """Ends the sender with storagelab, and makes the kernel wake it on time instead of up to 50 us late."""
+    """Makes the sender end when storagelab ends. Makes the kernel wake the sender on time, not up to 50 us late."""
     end_with_parent(signal.SIGKILL)
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)

@@ -1,1 +1,1 @@
-"""All code for MariaDB and for running servers of MySQL 8, one module for each purpose."""
+"""All code for MariaDB, and for MySQL 8 servers that already run. Each purpose has its own module."""

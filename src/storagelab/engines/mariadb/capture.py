@@ -1,5 +1,7 @@
-"""Reads a running MariaDB or MySQL without changing it: its settings and places, for the draft of a spec; and its
-tables and logs, their files, its threads and its counters, for a capture.
+"""Reads a running MariaDB or MySQL without changing it.
+
+For the draft of a spec, it reads the settings and the places of files. For a capture, it reads the tables and logs,
+their files, the threads and the counters.
 """
 
 from __future__ import annotations
@@ -55,7 +57,7 @@ _NOT_CHOSEN = "('COMPILE-TIME', 'AUTO')"
 
 
 def found(target: TargetConfig) -> RunningServer:
-    """The facts about the server. Raises PreflightError if it can't be reached."""
+    """The facts about the server. Raises PreflightError if the server can't be reached."""
     with connect(target) as connection:
         facts = read_facts(connection)
         data, log, pid_file = ask(connection, "SELECT @@datadir, @@innodb_log_group_home_dir, @@pid_file")[0]
@@ -78,7 +80,7 @@ def found(target: TargetConfig) -> RunningServer:
 
 
 def _programs(pid_file: Path) -> Path | None:
-    """The folder of the server's programs, by its process."""
+    """The folder of the program that the server's process runs; None if this user can't read it."""
     pid = pid_in(pid_file).strip()
     with contextlib.suppress(OSError):
         return Path(f"/proc/{int(pid)}/exe").readlink().parent if pid.isdigit() else None
@@ -86,7 +88,7 @@ def _programs(pid_file: Path) -> Path | None:
 
 
 def _chosen(connection: Connection) -> list[tuple[str, Scalar]]:
-    """The changed settings; none on MySQL, which does not list them in one place."""
+    """The changed settings. The list is empty on MySQL, because MySQL has no single table of them."""
     with contextlib.suppress(pymysql.MySQLError):
         rows = ask(
             connection,
@@ -101,14 +103,14 @@ def _elsewhere(connection: Connection) -> dict[str, Path]:
     """The folders outside the data folder that hold tables."""
     try:
         rows = ask(connection, "SELECT path FROM information_schema.innodb_sys_datafiles WHERE path LIKE '/%'")
-    except pymysql.MySQLError:  # this login may not ask, or it is MySQL
+    except pymysql.MySQLError:  # the login lacks the right, or the server is MySQL
         return {}
     folders = sorted({Path(path).parent for (path,) in rows})
     return {f"tables{number}": folder for number, folder in enumerate(folders, 1)}
 
 
 _TABLESPACES = ("innodb_sys_tablespaces", "innodb_tablespaces")
-"""The view of InnoDB's files, as MariaDB and as MySQL call it."""
+"""The name of the view of InnoDB's files: first on MariaDB, then on MySQL."""
 _PARTITION = re.compile(r"#p#", re.IGNORECASE)
 _ENCODED = re.compile(r"@([0-9a-f]{4})")
 _SERVERS_OWN = ("ibdata", "undo", "innodb_undo", "innodb_system")
@@ -123,7 +125,7 @@ _TRANSACTIONS = """
     JOIN performance_schema.setup_instruments ON name = event_name WHERE enabled = 'YES'
 """
 _STATEMENTS_OF_ONE = 100
-"""A limit of statements per COMMIT. If there are more, hardly any statements belong to the COMMITs."""
+"""If there are more statements per COMMIT than this, `_ended` takes all statements as autocommitted."""
 _BACKGROUND = ("thread/innodb/", "thread/aria/", "thread/mysys/", "thread/sql/main", "thread/sql/slave", "iou-wrk")
 """The beginnings of the names of threads that serve no session."""
 _LOG_FILES = re.compile(r"ib_logfile\d+|ib_redo\d+|#ib_redo\d+(_tmp)?")
@@ -156,10 +158,10 @@ class WatchedMariaDB:
             if not facts.may(right, database):
                 where = f" on {database}" if database else ""
                 raise PreflightError(
-                    f"the login lacks the right {right}{where}, needed to read what the server reads and writes",
+                    f"the login lacks the right {right}{where}, which is needed to read the server's I/O counters",
                     key=key_of(target), hint=f"as an administrator: GRANT {granted} TO ...",
                 )  # fmt: skip
-        off = "performance_schema is off: the server counts nothing by file, and what a thread does is not known."
+        off = "performance_schema is off: the server has no counters by file, and the task of a thread is not known."
         self.notes = [] if facts.counts_files else [off]
         data, log, temporary, pid_file = ask(
             self._connection, "SELECT @@datadir, @@innodb_log_group_home_dir, @@tmpdir, @@pid_file"
@@ -206,14 +208,14 @@ class WatchedMariaDB:
         return found
 
     def _first_rows(self, statements: Iterable[str]) -> list[Any]:
-        """The rows of the first statement that this server knows."""
+        """The rows of the first statement that this server can execute; empty if it can execute none."""
         for statement in statements:
             with contextlib.suppress(pymysql.MySQLError):
                 return self._rows(statement)
         return []
 
     def _places(self) -> Iterator[tuple[int, Path]]:
-        """The folder of each tablespace that is not in the data folder."""
+        """The number and the folder of each tablespace outside the data folder."""
         rows = self._first_rows((
             "SELECT space, filename FROM information_schema.innodb_sys_tablespaces",  # from MariaDB 10.6 on
             "SELECT space, path FROM information_schema.innodb_sys_datafiles",
@@ -221,7 +223,7 @@ class WatchedMariaDB:
         return ((int(space), Path(path).parent) for space, path in rows if str(path).startswith("/"))
 
     def _named(self, name: str, folder: Path) -> Thing | None:
-        """The table of the tablespace `database/table`."""
+        """The table in the tablespace `database/table`. None for the server's own or a temporary tablespace."""
         database, slash, table = name.partition("/")
         if not slash or table.startswith("#sql"):
             return None
@@ -258,7 +260,10 @@ class WatchedMariaDB:
 
     @cached_property
     def _is_temporary(self) -> dict[Path, bool]:
-        """The server's folders, by the server's and the kernel's names, and whether each holds only temporary files."""
+        """For each folder of the server: whether it holds only temporary files.
+
+        Each folder is listed with the server's path and with the path without symbolic links.
+        """
         found = {}
         for name, folder in sorted(self.folders().items(), key=lambda one: one[0] != "temporary"):
             found[folder] = found[Path(os.path.realpath(folder))] = name == "temporary"
@@ -304,7 +309,7 @@ class WatchedMariaDB:
         if objects and self._counts_files:
             for key, count in self._by_file():
                 counts[key] = counts.get(key, NOTHING).plus(count)
-        # A transaction that writes takes two transaction numbers.
+        # Each transaction that writes uses two transaction numbers.
         changed = status["innodb_max_trx_id"] // 2 if "innodb_max_trx_id" in status else sum(
             status.get(name.lower(), 0) for name in _CHANGING
         )  # fmt: skip
@@ -312,10 +317,13 @@ class WatchedMariaDB:
         return Counters(counts, ended, int(working), self._times(), changed, unit)
 
     def _ended(self, status: Mapping[str, int], changed: int) -> tuple[int, Literal["transaction", "unit"]]:
-        """Ended transactions: by performance_schema, if it counts them (in MariaDB, this must be enabled). Otherwise,
-        the function estimates them from the counts since the first reading. Without COMMITs, each statement was a
-        transaction. With COMMITs, the server counts autocommitted statements together with the statements of
-        transactions, so only the changes of autocommitted statements are visible.
+        """The number of ended transactions, and what was counted.
+
+        If performance_schema counts transactions, the number is its count. (On MariaDB, this counter must be enabled.)
+        Otherwise, the number is an estimate from the counts since the first reading. If there was no COMMIT, each
+        handled statement was a transaction. If there were COMMITs, the server counts autocommitted statements together
+        with the statements of transactions. Then the number is that of COMMITs or of changes, whichever is larger. If
+        there are more than `_STATEMENTS_OF_ONE` statements per COMMIT, it is the number of statements.
         """
         with contextlib.suppress(pymysql.MySQLError):  # older servers lack the table
             for (count,) in self._rows(_TRANSACTIONS) if self._counts_files else ():
@@ -328,7 +336,9 @@ class WatchedMariaDB:
         return (handled if handled > _STATEMENTS_OF_ONE * commits else max(commits, changes)), "unit"
 
     def _times(self) -> dict[CountKey, tuple[int, float]]:
-        """The time of reads by sessions. For a write, the server knows only when the write was submitted."""
+        """The number of reads by sessions and their time. The time of a write is unknown, because the server times only
+        the submission of a write.
+        """
         if not self._counts_files:
             return {}
         reads, read_ps = self._rows(
@@ -345,7 +355,7 @@ class WatchedMariaDB:
         )
         for name, reads, read_bytes, read_ps, writes, write_bytes, write_ps in rows:
             thing = self.thing_of(os.path.normpath(self._data / str(name)))
-            if thing is None or thing.id == LOG:  # the log's bytes are known from the status
+            if thing is None or thing.id == LOG:  # SHOW GLOBAL STATUS has the bytes of the log
                 continue
             for operation, requests, size, ps in (
                 ("read", reads, read_bytes, read_ps), ("write", writes, write_bytes, write_ps),
@@ -358,14 +368,14 @@ class WatchedMariaDB:
 
 
 def _kind(name: str) -> str:
-    """The kind of a thread, by its name in performance_schema or in the kernel."""
+    """The kind of a thread. `name` is its name in performance_schema or in the kernel."""
     if "page_cleaner" in name:
         return "checkpoint"
     return "background" if name.startswith(_BACKGROUND) else "session"
 
 
 def _process(data: Path, pid_file: Path) -> int | None:
-    """The server's process, if it is on this machine and this user may see its folder."""
+    """The id of the server's process; None if it is not on this machine or this user may not see its folder."""
     pid = pid_in(pid_file)
     with contextlib.suppress(OSError):
         return int(pid) if pid.isdigit() and os.path.samefile(f"/proc/{pid}/cwd", data) else None

@@ -1,9 +1,11 @@
-"""Connections to one MariaDB or MySQL, private or attached: its address, the form of its DSN, PyMySQL's errors as plain
-messages; its sessions and client programs, and their settings.
+"""Connections to one MariaDB or MySQL server, private or attached.
+
+This module holds the server's address, the form of its DSN, plain messages for PyMySQL's errors, the sessions and
+client programs of the server, and their settings.
 
     mysql://USER[:PASSWORD]@HOST[:PORT][/DATABASE][?unix_socket=PATH][&ssl=required]
 
-A password belongs only into the variable that `dsn_env` names, or into MYSQL_PWD. storagelab never shows it.
+A password may be only in the environment variable that `dsn_env` names, or in MYSQL_PWD. It is never shown.
 """
 
 from __future__ import annotations
@@ -39,12 +41,12 @@ Rows = list[tuple[Any, ...]]
 
 
 def setting_name(name: str) -> str:
-    """A setting's name as the server shows it: `innodb-page-size` and `innodb_page_size` are one."""
+    """A setting's name as the server shows it: `innodb-page-size` becomes `innodb_page_size`."""
     return name.replace("-", "_").lower()
 
 
 def settings_text(value: Scalar) -> str:
-    """A setting's value as MariaDB reads it."""
+    """A setting's value in the form that MariaDB reads."""
     if isinstance(value, bool):
         return "ON" if value else "OFF"
     return str(value)
@@ -52,9 +54,9 @@ def settings_text(value: Scalar) -> str:
 
 # --- sessions --------------------------------------------------------------------------------------------------------
 #
-# Settings on which storagelab's own sessions, and programs that make and restore tables, rely. A server, a login or
-# init_connect may change each of them. The sessions of a load keep the settings of their login, except settings that
-# could only end their work.
+# storagelab's own sessions, and programs that make and restore tables, need these settings. A server, a login or
+# init_connect may have changed each of them, so each session sets them first. The sessions of a load keep the settings
+# of their login, except settings that would only end their work.
 
 
 def _listed(settings: Mapping[str, str], but: Collection[str] = ()) -> str:
@@ -62,7 +64,7 @@ def _listed(settings: Mapping[str, str], but: Collection[str] = ()) -> str:
 
 
 def _on_either(mariadb: Mapping[str, str], mysql: Mapping[str, str], but: Collection[str] = ()) -> str:
-    """Settings of MariaDB and of MySQL; each server skips the settings of the other one."""
+    """The settings in comments that only MariaDB or only MySQL executes."""
     return f"/*M!101100 {_listed(mariadb, but)}*/ /*!80000 {_listed(mysql, but)}*/ "
 
 
@@ -75,8 +77,8 @@ UNENDED = (
     f"SET SESSION {_on_either(_UNENDED_ON_MARIADB, _UNENDED_ON_MYSQL)}wait_timeout = 31536000, "
     "sql_select_limit = 18446744073709551615"
 )
-"""The statement that keeps sessions from ending and results from being cut off. For a load, only a spec changes these
-settings."""
+"""This statement prevents that the server ends a session or cuts results off. For the sessions of a load, only the
+spec can change these settings."""
 _STRICT = "STRICT_TRANS_TABLES,ERROR_FOR_DIVISION_BY_ZERO,{}NO_ENGINE_SUBSTITUTION"
 _SESSION = {
     "autocommit": "1", "completion_type": "0", "foreign_key_checks": "1", "unique_checks": "1", "sql_safe_updates": "0",
@@ -94,14 +96,14 @@ GUARDED = frozenset({*_SESSION, *_ON_MARIADB, *_ON_MYSQL})
 
 
 def guarding(*but: str) -> str:
-    """The statement that sets all of these settings except those in `but`."""
+    """The statement that sets all settings of storagelab's own sessions, except the settings in `but`."""
     names = "character_set_client = utf8mb4, character_set_connection = utf8mb4, character_set_results = utf8mb4"
     return f"{UNENDED}, {_on_either(_ON_MARIADB, _ON_MYSQL, but)}{_listed(_SESSION, but)}{names}"
 
 
 def _of_load(settings: Mapping[str, Scalar]) -> str:
-    """The first statement of a load's session with these settings."""
-    # Text is quoted, even if it is the text of a number: the server refuses such a text where it requires a number.
+    """The first statement of a load's session. It sets these settings."""
+    # A text is quoted even if it looks like a number, because the server refuses a quoted text if it needs a number.
     texts = {name: quoted(one) if isinstance(one, str) else settings_text(one) for name, one in settings.items()}
     return ", ".join([UNENDED, *(f"{identifier(setting_name(name))} = {text}" for name, text in texts.items())])
 
@@ -116,8 +118,10 @@ _HOW = "write mysql://user@host:port/database, or mysql://user@localhost/?unix_s
 
 
 class Address(Frozen):
-    """A server's address and the user. `ssl` is "" to encrypt if the server offers it, "required" to encrypt always,
-    and "verified" to check the server's certificate as well.
+    """A server's address and the user.
+
+    `ssl` is "" to encrypt if the server supports it, "required" to encrypt always, or "verified" to encrypt always and
+    to check the server's certificate.
     """
 
     user: str
@@ -131,14 +135,17 @@ class Address(Frozen):
 
 
 def address_of(target: TargetConfig) -> Address:
-    """The address in a spec's DSN, or in the environment variable that the spec names. Raises PreflightError, without
-    quoting the DSN."""
+    """The address in a spec's DSN, or in the environment variable that the spec names.
+
+    Raises PreflightError if the DSN is not valid. The message does not show the DSN.
+    """
     return parse_dsn(dsn_of(target, "mysql://user:password@host/"), key_of(target))
 
 
 def parse_dsn(text: str, key: str) -> Address:
-    """The address in a DSN. Raises PreflightError that names the key and shows nothing of the text, which may hold a
-    password.
+    """The address in a DSN. Raises PreflightError if the DSN is not valid.
+
+    The error names the key. It does not show the DSN, which may contain a password.
     """
     try:
         parts = urlsplit(text)
@@ -164,20 +171,21 @@ def parse_dsn(text: str, key: str) -> Address:
 
 
 def connect_to(address: Address, first: str = guarding(), *, autocommit: bool | None = True) -> Connection:
-    """A connection that begins with the statement `first`, and commits each statement separately, unless the server
-    chooses this (None). Raises pymysql.MySQLError.
+    """A connection whose first statement is `first`. Raises pymysql.MySQLError if the server can't be reached.
+
+    With `autocommit`, the session commits after each statement. If `autocommit` is None, the server's setting applies.
     """
     connection: Connection = pymysql.connect(
         **address.model_dump(include={"user", "host", "port", "database", "unix_socket"}),
-        password=address.password.encode(),  # text would be encoded as Latin-1
+        password=address.password.encode(),  # PyMySQL would encode a text as Latin-1
         ssl=_tls(address), charset="utf8mb4", autocommit=autocommit, init_command=first or None,
         connect_timeout=_CONNECT_TIMEOUT_S, program_name="storagelab", defer_connect=True,
     )  # fmt: skip
-    # PyMySQL leaves a socket open if it can't connect, so find out first whether the server can be reached.
+    # If PyMySQL can't connect, it leaves a socket open. So storagelab first checks that the server can be reached.
     opened = _opened(address)
     try:
         connection.connect(opened)
-    except RuntimeError as error:  # the driver lacks the package that some passwords need on an unencrypted line
+    except RuntimeError as error:  # some logins without TLS need a package that is missing
         if opened is not None:
             opened.close()
         words = f"{error}; an encrypted connection (?ssl=required) does not need it"
@@ -186,13 +194,16 @@ def connect_to(address: Address, first: str = guarding(), *, autocommit: bool | 
 
 
 def _opened(address: Address) -> socket.socket | None:
-    """A socket to a server on TCP; None for a local one, which PyMySQL must open itself to treat it as local."""
+    """A socket to a server on TCP. None for a Unix socket: PyMySQL must open it itself to treat it as local.
+
+    Raises pymysql.OperationalError if the server can't be reached.
+    """
     try:
         if address.unix_socket is None:
             return socket.create_connection((address.host, address.port), _CONNECT_TIMEOUT_S)
         with socket.socket(socket.AF_UNIX) as probe:
             probe.connect(address.unix_socket)
-    except (OSError, ValueError) as error:  # ValueError: an impossible host
+    except (OSError, ValueError) as error:  # ValueError: the host's name is not valid
         reason = getattr(error, "strerror", None) or "that is not an address"
         raise pymysql.OperationalError(2003, f"nobody answers: {reason}") from error
     return None
@@ -210,13 +221,14 @@ def _tls(address: Address) -> ssl.SSLContext | None:
 
 @contextlib.contextmanager
 def connect(target: TargetConfig) -> Iterator[Connection]:
-    """A connection, closed at the end. Raises PreflightError with the server's message, never with the DSN, which may
-    hold a password.
+    """A connection, which is closed at the end. Raises PreflightError with the server's message.
+
+    The error never shows the DSN, which may contain a password.
     """
     key, address = key_of(target), address_of(target)
     try:
         connection = connect_to(address)
-    except (pymysql.MySQLError, OSError, ValueError) as error:  # ValueError: bytes that are not text
+    except (pymysql.MySQLError, OSError, ValueError) as error:  # ValueError: bytes are not valid text
         words = hidden(words_of(error), target)
         hint = "check host, port, database, user and password, for example with the client mariadb"
         if "secure transport" in words:
@@ -231,9 +243,7 @@ def connect(target: TargetConfig) -> Iterator[Connection]:
 
 
 def words_of(error: BaseException) -> str:
-    """The server's message without PyMySQL's tuple around it. The error number stays, because people search manuals by
-    it.
-    """
+    """The server's message, without PyMySQL's tuple. It keeps the error number, because users search manuals for it."""
     if isinstance(error, pymysql.MySQLError) and len(error.args) >= 2:
         return f"{error.args[1]} (error {error.args[0]})"
     return str(error).strip() or type(error).__name__
@@ -252,43 +262,46 @@ def identifier(name: str) -> str:
 
 
 def quoted(value: str) -> str:
-    """Text, quoted for SQL in which a backslash has a meaning."""
+    """A text, quoted for SQL. Backslashes are escaped."""
     return "'" + value.replace("\\", "\\\\").replace("'", "''") + "'"
 
 
 def close(connection: Connection | None) -> None:
-    """Closes a connection. It never raises, because the server may be gone."""
+    """Closes a connection. Never raises an error, because the server may already have ended."""
     if connection is not None:
         with contextlib.suppress(pymysql.MySQLError, OSError):
             connection.close()
 
 
 def data_folder(connection: Connection) -> Path | None:
-    """The data folder of a server on this machine, if this user may see it."""
+    """The data folder of a server on this machine. None if this user can't see the folder."""
     folder = Path(ask(connection, "SELECT @@datadir")[0][0])
     return folder if folder.is_dir() else None
 
 
 def set_for_session(connection: Connection, settings: Mapping[str, Scalar]) -> None:
-    """Sets settings for this session alone. Each must exist on the server. Raises pymysql.MySQLError."""
+    """Sets settings for this session only. Raises pymysql.MySQLError if the server lacks or refuses a setting."""
     ask(connection, _of_load(settings))
 
 
 def variables(connection: Connection) -> dict[str, str]:
-    """The settings of the session, by their names in small letters."""
+    """The settings of the session, by name. The names are in small letters."""
     return {name.lower(): value for name, value in ask(connection, "SHOW SESSION VARIABLES")}
 
 
 def settings_checks(
     connection: Connection, asked: Mapping[str, Scalar], expected: Mapping[str, str] | None = None
 ) -> list[Check]:
-    """Compares each requested setting with the server's; `expected` is the value that the server's parser reads."""
+    """Compares each requested setting with the server's value.
+
+    `expected` has the values that the server's parser read, by the names in the request.
+    """
     values, texts = variables(connection), {name: settings_text(value) for name, value in asked.items()}
 
     def shown(name: str, text: str) -> tuple[str, bool] | None:
         got, named = values.get(setting_name(name)), Path(text).with_suffix("")
         if setting_name(name) == "log_bin" and got == "ON" and _plain(text) not in (0, 1):
-            got = values["log_bin_basename"]  # a name turns the binary log on, and only this variable shows it
+            got = values["log_bin_basename"]  # a name as the value turns the binary log on; only this variable shows it
             return got, Path(got).parts[-len(named.parts) :] == named.parts
         return None if got is None else (got, _plain(got) == _plain(text if expected is None else expected[name]))
 
@@ -296,7 +309,7 @@ def settings_checks(
 
 
 def _plain(text: str) -> str | float:
-    """A value without differences of spelling: TRUE is ON, and a number may have zeros after its point."""
+    """A value in one spelling, to compare it: TRUE and ON become 1, and the text of a number becomes a number."""
     small = text.strip().casefold()
     small = {"true": "1", "false": "0", "on": "1", "off": "0", "(no default value)": ""}.get(small, small)
     try:
@@ -307,11 +320,14 @@ def _plain(text: str) -> str | float:
 
 # --- reach -----------------------------------------------------------------------------------------------------------
 #
-# How sessions and client programs get to one server.
+# How sessions and client programs reach one server.
 
 
 def _for_client(address: Address, database: str) -> list[str]:
-    """The client's options to read SQL and to stop at the first error. The password is in the environment."""
+    """The options for the client `mariadb`: it reads SQL and stops at the first error.
+
+    The password is in the environment.
+    """
     place = [f"--host={address.host}", f"--port={address.port}", "--protocol=tcp"]
     tls = {"": [], "required": ["--ssl"], "verified": ["--ssl", "--ssl-verify-server-cert"]}[address.ssl]
     return [
@@ -323,7 +339,7 @@ def _for_client(address: Address, database: str) -> list[str]:
 
 
 def _for_sysbench(address: Address, database: str) -> list[str]:
-    """sysbench's options to reach the server. The password is in the environment."""
+    """The options with which sysbench reaches the server. The password is in the environment."""
     place = [f"--mysql-host={address.host}", f"--mysql-port={address.port}"]
     return [
         "--db-driver=mysql", *([f"--mysql-socket={address.unix_socket}"] if address.unix_socket else place),
@@ -332,7 +348,7 @@ def _for_sysbench(address: Address, database: str) -> list[str]:
 
 
 class MariaDBReach(Reach[Connection]):
-    """The way to reach one server."""
+    """How sessions and client programs reach one server."""
 
     @property
     def for_set_up(self) -> Mapping[str, str]:
@@ -361,7 +377,7 @@ class MariaDBReach(Reach[Connection]):
         return settings_checks(worker, self.settings, self.expected)
 
     def _options(self, database: str, settings: Mapping[str, str]) -> dict[str, list[str]]:
-        # The user's own files are read with the spec's settings, such as sql_mode.
+        # The client reads the user's own files with the settings of the spec, for example sql_mode.
         first = [f"--init-command={guarding(*map(setting_name, self.config.target.settings))}"] if settings else []
         return {
             "sysbench": _for_sysbench(self.address, database),
@@ -369,13 +385,13 @@ class MariaDBReach(Reach[Connection]):
         }
 
     def _environment(self) -> dict[str, str]:
-        """The environment of client programs. Only this file holds a password, and only this user may read it."""
+        """The environment of client programs. It holds the password, and only this user can read it."""
         password = self.address.password
         return environment() | ({"MYSQL_PWD": password} if password else {})
 
 
 class PrivateReach(MariaDBReach):
-    """How to get to a private server."""
+    """How sessions and client programs reach a private server."""
 
     @property
     def address(self) -> Address:
@@ -396,7 +412,7 @@ class PrivateReach(MariaDBReach):
         return self.server.pid if Path("/proc/self/schedstat").exists() else None
 
     def check_log_place(self, own: Connection) -> list[Check]:
-        """Checks the log's folder: by the file system, the folder that the server reports must contain the log."""
+        """Checks that the server reports the requested folder as the log's folder, and that the log is in it."""
         name, folder = "innodb_log_group_home_dir", self.server.log_folder
         there = any(file.startswith("ib_logfile") for file in os.listdir(folder))
         got = str(ask(own, f"SELECT @@{name}")[0][0]) if there else "no log file there"
@@ -405,7 +421,7 @@ class PrivateReach(MariaDBReach):
 
 
 class AttachedReach(MariaDBReach):
-    """How to get to a server that already runs."""
+    """How sessions and client programs reach a server that already runs."""
 
     @property
     def address(self) -> Address:
@@ -427,8 +443,10 @@ class AttachedReach(MariaDBReach):
         return generator.Clients(self._environment(), options=self._options(database, settings), first=first)
 
     def check_login(self) -> None:
-        """Raises RunFailed if a program of the load can't log in (with its message), or if its login selects a
-        database."""
+        """Raises RunFailed if a program of the load can't log in, or if its login selects another database.
+
+        If it can't log in, the error has the program's message.
+        """
         self._refuse_elsewhere(self._clients("", {}), "")
 
     def folder(self, own: Connection) -> Path:

@@ -1,4 +1,4 @@
-"""MariaDB as an engine: its part of a run, its part of the contract suite, and the interface to it."""
+"""MariaDB as an engine: its part of a run, its part of the contract suite, and its `ENGINE` for `run.engine`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from storagelab.watching.counters import Counters, counting
 
 # --- system ----------------------------------------------------------------------------------------------------------
 #
-# MariaDB as a database system: its own parts of the steps that all engines share.
+# What MariaDB adds to the steps of a run. All engines share these steps.
 
 
 _NOT_THERE = (2002, 2003, 2006, 2013)
@@ -75,7 +75,10 @@ class MariaDB(System[db.Connection]):
         return db.data_folder(connection)
 
     def mounts(self, connection: db.Connection) -> list[places.Mount]:
-        """The file systems of the server's machine, if its plugin DISKS is loaded and this login has the right FILE."""
+        """The file systems of the server's machine.
+
+        The list is empty if the server's plugin DISKS is not loaded or the login lacks the right FILE.
+        """
         try:
             rows = db.ask(connection, "SELECT path, disk FROM information_schema.disks")
         except pymysql.MySQLError:
@@ -103,7 +106,7 @@ class MariaDB(System[db.Connection]):
         )  # fmt: skip
 
     def _files(self, own: db.Connection, reach: db.MariaDBReach) -> dict[int, Path]:
-        """The full paths of the data files, as performance_schema names them."""
+        """The full path of each data file, by number. The paths are the names in performance_schema."""
         folder = reach.folder(own)
         return {number: folder / path for number, path in self.layout.files(own).items()}
 
@@ -121,8 +124,9 @@ def opened(config: Config, site: Site) -> OneRun[db.Connection]:
 
 
 def drop_leftovers(config: Config, site: Site) -> list[str]:
-    """Drop the remains of a killed run on an attached server; returns the dropped names. Raises PreflightError if that
-    fails.
+    """Drops what a killed run left on an attached server, and returns the dropped names.
+
+    Raises PreflightError if this fails.
     """
     left = dropping_leftovers(config.target, pymysql.MySQLError, db.words_of, f"the database {site.prefix}")
     with db.connect(config.target) as connection, left:
@@ -134,7 +138,7 @@ def abilities() -> tuple[Ability, ...]:
 
 
 # --- read back -------------------------------------------------------------------------------------------------------
-# The facts that the server reports about itself: its version and settings, and its counters.
+# The server's version, settings and counters, as the server reports them.
 
 
 _SHOWN = (
@@ -147,7 +151,7 @@ _SHOWN = (
 
 
 def server_facts(connection: db.Connection, asked: Mapping[str, object]) -> dict[str, object]:
-    """The version, the settings that affect storage and durability, and the requested settings."""
+    """The server's version, the settings that affect storage and durability, and the settings named in `asked`."""
     values = db.variables(connection)
     names = [*_SHOWN, *(db.setting_name(name) for name in asked)]
     shown = {name: values[name] for name in sorted(set(names)) if name in values}
@@ -167,11 +171,11 @@ _GROUPS = {
     ),
     "rows": (r"Innodb\_rows\_%", r"Innodb\_row\_lock\_waits", r"Innodb\_row\_lock\_time"),
 }  # fmt: skip
-"""These are only cumulative counters, because a run stores differences."""
+"""By group: patterns of counters. All are cumulative, because a run's value is the difference of two readings."""
 
 
 def read_counters(connection: db.Connection) -> Counters:
-    """Cumulative counters of SHOW GLOBAL STATUS that concern storage, `group -> name -> value`."""
+    """The cumulative counters of SHOW GLOBAL STATUS about storage: `group -> name -> value`."""
     groups: Counters = {}
     for group, patterns in _GROUPS.items():
         condition = " OR ".join(["variable_name LIKE %s"] * len(patterns))
@@ -184,7 +188,10 @@ _NUMBER = re.compile(r"-?\d+(\.\d*)?")
 
 
 def read_file_counters(connection: db.Connection, files: Mapping[int, Path]) -> Counters:
-    """Calls and bytes of each data file so far, by its number and its path on the server."""
+    """The calls and bytes of each data file until now: `group -> name -> value`.
+
+    `files` has the path of each file on the server, by the file's number.
+    """
     if not files:
         return {}
     names = {str(path): f"data_file_{number}" for number, path in files.items()}
@@ -204,7 +211,7 @@ def read_file_counters(connection: db.Connection, files: Mapping[int, Path]) -> 
 
 
 # --- probe -----------------------------------------------------------------------------------------------------------
-# Lists the objects on a MariaDB or MySQL, and makes obstacles, for the contract suite.
+# For the contract suite: lists the objects on a MariaDB or MySQL server, and makes objects that block storagelab.
 
 
 _OF_THE_SERVER = "('mysql', 'sys', 'information_schema', 'performance_schema')"
@@ -219,9 +226,7 @@ FROM information_schema.routines WHERE routine_schema NOT IN {_OF_THE_SERVER}"""
 
 
 class MariaDBProbe:
-    """Implements `contract.probes.Probe`. It lists each table with its creation time, which changes if the table is
-    made again.
-    """
+    """Implements `contract.probes.Probe`. Each table is listed with its creation time, so a remade table is noticed."""
 
     setting: tuple[str, Scalar] = ("sort_buffer_size", 262_144)
 
@@ -247,7 +252,7 @@ class MariaDBProbe:
                 _asked(target, f"DROP DATABASE IF EXISTS {db.identifier(name)}")
 
     def clear(self, target: TargetConfig, name: str) -> None:
-        # Only if the database is still empty: storagelab drops no objects that others put there.
+        # Drops the database only if it is empty, because others may have put tables into it.
         inside = _asked(target, "SELECT 1 FROM information_schema.tables WHERE table_schema = %s", [name])
         if not inside:
             _asked(target, f"DROP DATABASE IF EXISTS {db.identifier(name)}")

@@ -1,7 +1,8 @@
-"""The places of a load's tables on MariaDB: a database, and for each data file a partition (a file in its own folder).
+"""The places of a load's tables on MariaDB. The tables are in their own database. Each data file is a partition, which
+is a file in its own folder.
 
-Data files are placed in turn on the volumes. A single data file is one partition, too, so that routing costs the same
-in every layout.
+The data files are placed on the volumes in turn. A single data file is also a partition, so that finding the right
+partition costs the same in every layout.
 """
 
 from __future__ import annotations
@@ -22,19 +23,19 @@ from storagelab.volumes.folders import Folders
 TABLE = "my_big_table"
 MARK = "made_by_storagelab"
 ALL_MARK = "all_made_by_storagelab"
-"""The mark of a database whose tables are all made for storagelab, whatever their names and comments."""
+"""The mark of a database in which all tables are made for storagelab, even those without storagelab's comment."""
 _KEY_BITS = 128
 
 
 class DataFile(NamedTuple):
-    """A file of the database. `space` is its number, which changes when the table is rewritten."""
+    """A file of the database. `space` is its number, which changes when the server writes the table anew."""
 
     path: Path
     space: int
 
 
 class Layout(Places):
-    """The layout of one cell: its own database on the server, named `prefix`."""
+    """The layout of one cell. The cell has its own database on the server, with the name `prefix`."""
 
     mark: ClassVar[str] = MARK
 
@@ -51,17 +52,17 @@ class Layout(Places):
     # --- made --------------------------------------------------------------------------------------------------------
 
     def create(self, connection: Connection) -> None:
-        """Makes the database with its mark, and the tables."""
+        """Makes the database, its mark, and the tables that storagelab makes itself."""
         mark = f"CREATE TABLE {self.schema}.{self.mark} (x INT) COMMENT '{OWNERSHIP}'"
         for statement in (f"CREATE DATABASE {self.schema} CHARACTER SET utf8mb4", mark):
             ask(connection, statement)
         self._create_tables(connection)
 
     def _create_tables(self, connection: Connection) -> None:
-        """Makes the tables of the load that storagelab makes itself."""
+        """Makes the tables that storagelab makes itself. A generator makes all others."""
 
     def _partition(self, number: int, *, by_range: bool, folder: Path | None = None) -> str:
-        """One partition, in the folder of its data file unless another folder is given."""
+        """The SQL of one partition. If `folder` is None, the partition is in the folder of its data file."""
         last = number == len(self.data_files)
         boundary = (number << _KEY_BITS) // len(self.data_files)
         values = "MAXVALUE" if last else f"X'{boundary:032x}'" if by_range else ""
@@ -72,10 +73,9 @@ class Layout(Places):
     # --- removed -----------------------------------------------------------------------------------------------------
 
     def drop(self, connection: Connection) -> list[str]:
-        """Drops the database that this run or an earlier run made, with any layout.
+        """Drops the database that this run or an earlier run made, whatever its layout. Returns the dropped names.
 
-        Returns the dropped names. If a database of that name is not storagelab's, raises PreflightError and drops
-        nothing.
+        If the database is not storagelab's, raises PreflightError and drops nothing.
         """
         if not self._made_before(connection):
             return []
@@ -84,8 +84,7 @@ class Layout(Places):
         return [f"database {self.prefix}"]
 
     def check_nothing_in_the_way(self, connection: Connection) -> None:
-        """Refuses a database with the name that storagelab needs if storagelab did not make it. Raises
-        PreflightError."""
+        """Raises PreflightError if another database has the name that storagelab needs."""
         self._made_before(connection)
 
     def _made_before(self, connection: Connection) -> bool:
@@ -97,7 +96,7 @@ class Layout(Places):
             "SELECT table_name, table_comment FROM information_schema.tables WHERE table_schema = %s",
             [self.prefix],
         )
-        # The tables lack the mark if the generator was stopped while it made them.
+        # If the generator was stopped while it made the tables, they lack storagelab's comment.
         marks = {name for name, comment in tables if comment == OWNERSHIP} & {MARK, ALL_MARK}
         others = [
             name
@@ -112,7 +111,7 @@ class Layout(Places):
     # --- used --------------------------------------------------------------------------------------------------------
 
     def write_out(self, connection: Connection) -> None:
-        """Makes the server write out every page of the tables that is only in memory, as a checkpoint does."""
+        """Makes the server write every changed page of the tables to their files, like a checkpoint."""
         for table in self.tables(connection):
             ask(connection, f"FLUSH TABLES {self.schema}.{identifier(table)} FOR EXPORT")
             ask(connection, "UNLOCK TABLES")
@@ -124,13 +123,13 @@ class Layout(Places):
     # --- read back ---------------------------------------------------------------------------------------------------
 
     def files(self, connection: Connection) -> dict[int, Path]:
-        """The data file of each partition, `{number: path}`, according to the server's own catalogue."""
+        """The data file of each partition in the server's catalogue: `{number: path}`."""
         # MySQL writes partition names in small letters.
         wanted = {f"{self.prefix}/{self.name}#P#{self.partition(number)}".lower(): number for number in self.data_files}
         return {wanted[name]: file.path for name, file in self.all_files(connection).items() if name in wanted}
 
     def all_files(self, connection: Connection) -> dict[str, DataFile]:
-        """Every file of the database, by its name in the server's own catalogue, in small letters."""
+        """Every file of the database. The keys are the names in the server's catalogue, in small letters."""
         mysql = "MariaDB" not in connection.get_server_info()
         statement = (
             "SELECT t.name, d.path, t.space FROM information_schema.innodb_tablespaces t "
@@ -155,7 +154,7 @@ class Layout(Places):
         ]
 
     def _place(self, file: Path | None) -> str:
-        """The folder of a data file, in which the server makes a folder named after the database."""
+        """The folder of a data file, without the subfolder that the server makes for the database."""
         if file is None:
             return "absent"
         return str(file.parent.parent) if file.is_absolute() else "default"
@@ -165,25 +164,25 @@ class Layout(Places):
 
 
 def moving(moves: Sequence[Move], folders: Mapping[str, str]) -> Iterator[str]:
-    """The statements, and what to check before them."""
-    yield "-- Before: a backup that was restored once; an empty folder that the server may use, also by AppArmor."
+    """The lines of a script that moves files. Comments say what to check before each step."""
+    yield "-- Before you begin: test your backup. Make an empty folder for the server, and allow it in AppArmor."
     if any(one.names for one in moves):
-        yield "-- InnoDB takes DATA DIRECTORY only from CREATE TABLE: the table is made again. Not with triggers,"
-        yield "-- foreign keys, generated or invisible columns. Stop writes to it; go on only if a line has no error."
+        yield "-- InnoDB needs a new table for DATA DIRECTORY. Don't do this to a table with triggers, foreign keys,"
+        yield "-- generated or invisible columns. Stop all writes to the table. If a statement fails, don't go on."
     for one in moves:
         if one.names:
             name, new, old = (".".join(map(identifier, (*one.names[:-1], one.names[-1] + end))) for end in _ENDS)
             yield f"SHOW CREATE TABLE {name};"
-            yield f"-- Run what it shows as {new}, with DATA DIRECTORY = {quoted(folders[one.to])} at its end."
+            yield f"-- Run this statement for {new}, and add at its end DATA DIRECTORY = {quoted(folders[one.to])}"
             yield f"INSERT INTO {new} SELECT * FROM {name};"
             yield f"SELECT (SELECT count(*) FROM {name}) = (SELECT count(*) FROM {new});  -- go on only if this is 1"
             yield f"RENAME TABLE {name} TO {old}, {new} TO {name};"
-            yield f"-- Drop {old} when the new table has proved itself."
+            yield f"-- When you are sure that the new table is right, drop {old}."
     settings = {"log": "innodb_log_group_home_dir", "temporary": "tmpdir"}
     for one in moves:
         if one.kind in settings:
-            yield f"-- {one.what}: in my.cnf, below [mysqld]: {settings[one.kind]} = {folders[one.to]}"
-            yield "-- Stop the server. It is down until it is started again."
+            yield f"-- For {one.what}, set in my.cnf below [mysqld]: {settings[one.kind]} = {folders[one.to]}"
+            yield "-- Stop the server. Start it again at the end."
             if one.kind == "log":
                 yield f"-- Then move ib_logfile0 from the data folder (SELECT @@datadir) to {folders[one.to]}."
 

@@ -1,5 +1,6 @@
-"""Checks that this machine and this server can run every cell of the plan: the properties of a running server, the
-rights of the login, and the disk space that runs take. Changes nothing.
+"""Checks that this machine and this server can run every cell of the plan. Changes nothing.
+
+It checks the properties of a running server, the rights of the login, and the disk space that the runs need.
 """
 
 from __future__ import annotations
@@ -30,30 +31,31 @@ from storagelab.servers.durability import of_cell
 from storagelab.spec.units import parse_bytes
 from storagelab.volumes.folders import Site
 
-# The disk space of a row, measured on 10.11 and rounded up; includes half-full pages.
+# The disk space of a row in bytes, measured on 10.11 and rounded up. It includes the free space of half-full pages.
 _RANDOM_ROW_BYTES = 300
 _DEFAULT_PAGE_BYTES = 16 * 1024
 _SERVER_BYTES = 128 * 2**20
 _EMPTY_DATA_FILE_BYTES = 128 * 1024
 _BUFFERS = "innodb_buffer_pool_size"
 _LAST_LETTER = 0xFFFF
-"""The server keeps paths of files in three-byte UTF-8. If this can't represent a path, the server puts the file
-elsewhere."""
+"""The server stores paths of files in UTF-8 of at most three bytes per letter. If a path has a letter above this one,
+the server puts the file elsewhere.
+"""
 _NO_CERTIFICATES = (
-    "sysbench 1.0 encrypts only with a certificate of its own, which it is not given: if the server demands TLS, reach "
-    "it by its socket (?unix_socket=...), or measure workload.kind = 'random-insert', which needs no sysbench"
+    "sysbench 1.0 can't use TLS without a client certificate, and storagelab gives it none: if the server demands TLS, "
+    "connect by its socket (?unix_socket=...), or set workload.kind = 'random-insert', which needs no sysbench"
 )
 _SEQUENTIAL_NOTE = (
-    "MariaDB always leaves room for two rows on a page, so with sequential-insert every row needs one new page "
+    "MariaDB stores at least two rows on each page of the tree, so with sequential-insert every row needs one new page "
     "outside the tree instead"
 )
 _LEFT_NOTE = (
-    "the server leaves one empty folder named {name} on each remote volume, since it drops only the files in it"
+    "the server leaves an empty folder named {name} on each remote volume, because it drops only the files in it"
 )
 
 
 def check(plan: Plan, site: Site) -> Preflight:
-    """Checks everything that could make a run fail. Raises PreflightError naming the key."""
+    """Checks everything that could make a run fail. Raises PreflightError, which names the key."""
     found, configs = CHECKS.check(plan, site), [cell.config for cell in plan.cells]
     sequential = any(not config.generated and config.insert_load.page_a_row for config in configs)
     notes = [_SEQUENTIAL_NOTE] if sequential else []
@@ -67,7 +69,7 @@ def check(plan: Plan, site: Site) -> Preflight:
 
 
 def durability(config: Config) -> Durability:
-    """The data that survive a crash of the cell's server."""
+    """Which data survive a crash of the cell's server."""
     asked = {db.setting_name(name): db.settings_text(value) for name, value in config.target.settings.items()}
     return of_cell(config, asked, db.connect, _deciding, judge)
 
@@ -83,7 +85,7 @@ def _deciding(connection: db.Connection) -> tuple[dict[str, str], str]:
 OLDEST_MYSQL = (8, 0)
 _IN_DATABASE = ("CREATE", "DROP", "INSERT", "SELECT", "CREATE ROUTINE", "EXECUTE", "LOCK TABLES")
 _EVERYTHING = "ALL PRIVILEGES"
-_QUOTED = r'\*|`(?:[^`]|``)*`|"(?:[^"]|"")*"'  # in the mode ANSI_QUOTES names are in double quotes
+_QUOTED = r'\*|`(?:[^`]|``)*`|"(?:[^"]|"")*"'  # with ANSI_QUOTES, names are in double quotes
 _GRANT = re.compile(rf"GRANT (?P<rights>.+?) ON (?P<database>{_QUOTED})\.(?P<table>{_QUOTED}) TO ")
 _UPTIME_TOLERANCE_S = 4.0
 _TIMED = """
@@ -101,20 +103,24 @@ _NESTED = re.compile(r"^NSpid:(\s+\d+){2}", re.MULTILINE)
 
 
 class Grant(Frozen):
-    """Rights on databases whose names match a pattern with % and _ as in LIKE; None for rights on all databases."""
+    """Rights on the databases whose names match the pattern `database`.
+
+    The pattern has % and _ as in LIKE. If it is None, the rights hold for all databases.
+    """
 
     rights: frozenset[str]
     database: str | None
 
     def gives(self, right: str, database: str | None = None) -> bool:
-        """Whether the grant gives a right on a database, or on the whole server."""
+        """Whether the grant gives a right on this database, or on the whole server if `database` is None."""
         holds = self.database is None or (database is not None and _like(database, self.database))
         return holds and not self.rights.isdisjoint({right, _EVERYTHING})
 
 
 class ServerFacts(checks.AttachedFacts):
-    """The facts about a MariaDB or MySQL that already runs, and the rights of its login; its performance_schema counts
-    its files.
+    """The facts about a MariaDB or MySQL server that already runs, and the rights of the login.
+
+    If the server has performance_schema, it counts the I/O of each file.
     """
 
     mysql: bool
@@ -123,19 +129,19 @@ class ServerFacts(checks.AttachedFacts):
     times_waits: bool
 
     def may(self, right: str, database: str | None = None) -> bool:
-        """Whether the login has a right on a database, or on the whole server."""
+        """Whether the login has a right on this database, or on the whole server if `database` is None."""
         return any(grant.gives(right, database) for grant in self.grants)
 
 
 def _like(name: str, pattern: str) -> bool:
-    """Whether a grant on `pattern` holds for the database `name`."""
+    """Whether the database `name` matches the `pattern` of a grant."""
     parts = re.findall(r"\\(.)|(%)|(_)|(.)", pattern)
     letters = (".*" if many else "." if one else re.escape(quoted or plain) for quoted, many, one, plain in parts)
     return re.fullmatch("".join(letters), name, re.DOTALL) is not None
 
 
 def read_facts(connection: db.Connection) -> ServerFacts:
-    """Asks the server for its properties and for the rights of this login."""
+    """Reads the properties of the server and the rights of this login."""
     version, max_connections, watching, buffers, flushing, *barred = db.ask(
         connection,
         "SELECT version(), @@global.max_connections, @@global.performance_schema, @@global.innodb_buffer_pool_size, "
@@ -170,7 +176,7 @@ def _grants(lines: Sequence[str]) -> Iterator[Grant]:
 
 
 def _times_waits(connection: db.Connection) -> bool:
-    """Whether the server times the most important waits for each thread; False if this login may not know."""
+    """Whether the server times the most important waits for each thread. False if this login may not read this."""
     try:
         return bool(db.ask(connection, _TIMED)[0][0] == 4)
     except pymysql.MySQLError:
@@ -178,8 +184,10 @@ def _times_waits(connection: db.Connection) -> bool:
 
 
 def _pid_on_this_machine(connection: db.Connection, uptime_s: int, *, watching: bool) -> int | None:
-    """The server's process, if it is on this machine. Its name, its age and one of its threads must match. If the
-    server doesn't report a thread, the other end of this connection or the pid file must match.
+    """The id of the server's process if it is on this machine, otherwise None.
+
+    The process must have the server's name, its age and one of its threads. If the server reports no thread, the other
+    end of this connection or the pid file must belong to the process.
     """
     line, threads = _line_of(connection), db.Rows()
     if watching:
@@ -191,7 +199,7 @@ def _pid_on_this_machine(connection: db.Connection, uptime_s: int, *, watching: 
     fitting = [one for one, age_s in named if age_s is not None and abs(age_s - uptime_s) < _UPTIME_TOLERANCE_S]
     if threads:
         found = [one for one in fitting if (one / "task" / str(threads[0][0])).exists()]
-    else:  # in another PID namespace, such as a container's, files have other names, too
+    else:  # in another PID namespace, such as a container, paths differ, too
         fitting = [one for one in fitting if not _NESTED.search(read_text(one / "status"))]
         found = [one for one in fitting if attached.holds_other_end(one, line)]
         if not found and attached.is_near(line):
@@ -219,7 +227,9 @@ def _check_server(connection: db.Connection, configs: Sequence[Config], site: Si
 
 
 def check_rights(config: Config, facts: ServerFacts, database: str) -> None:
-    """Checks the login's rights and the server's limits. Raises PreflightError naming what is missing."""
+    """Checks the login's rights and the server's limits. Raises PreflightError, which names the missing right or the
+    limit.
+    """
     oldest = OLDEST_MYSQL if facts.mysql else OLDEST
     missing = [right for right in _IN_DATABASE if not facts.may(right, database)]
     on_database = f"`{database.replace('_', chr(92) + '_')}`.*"
@@ -227,22 +237,22 @@ def check_rights(config: Config, facts: ServerFacts, database: str) -> None:
     needs = [
         old,
         (not facts.read_only,
-         "the server is read-only (read_only or innodb_read_only): it follows another server, or takes no writes",
-         "name its primary, or a server of its own; capture also watches a replica"),
+         "the server is read-only (read_only or innodb_read_only): it may be a replica",
+         "name its primary, or another server that accepts writes; the command capture also watches a replica"),
         (not missing,
          f"the login lacks the right {', '.join(missing)} on the database {database}, which storagelab makes and drops",
          f"as an administrator: GRANT {', '.join(missing)} ON {on_database} TO ..."),
         (facts.may("PROCESS"),
-         "the login lacks the right PROCESS, needed to read back where the data files are",
+         "the login lacks the right PROCESS, which is needed to read the places of the data files",
          "as an administrator: GRANT PROCESS ON *.* TO ..."),
         (not config.data_volumes or facts.may("FILE"),
-         "the login lacks the right FILE, needed for DATA DIRECTORY, which puts data files on volumes",
-         "GRANT FILE ON *.* TO ..., or leave [volumes] out to measure where the server keeps its files"),
+         "the login lacks the right FILE, which is needed to put data files on volumes by DATA DIRECTORY",
+         "GRANT FILE ON *.* TO ..., or leave [volumes] out to measure in the server's own folder"),
         (not config.between_runs.checkpoint or facts.may("RELOAD"),
-         "the login lacks the right RELOAD, needed to write out the table between runs",
+         "the login lacks the right RELOAD, which is needed to write out the table between runs",
          "GRANT RELOAD ON *.* TO ..., or set between_runs.checkpoint = false"),
         (not config.measure.waits or facts.may("SELECT", "performance_schema"),
-         "the login lacks the right SELECT on performance_schema, needed to read waits",
+         "the login lacks the right SELECT on performance_schema, which is needed to read waits",
          "GRANT SELECT ON performance_schema.* TO ..., or set measure.waits = false"),
         (not config.measure.waits or facts.counts_files,
          "the server runs without performance_schema, so it times no waits",
@@ -254,9 +264,10 @@ def check_rights(config: Config, facts: ServerFacts, database: str) -> None:
 
 
 def check_session_settings(connection: db.Connection, facts: ServerFacts, settings: Mapping[str, Scalar]) -> None:
-    """Tries whether settings can be changed for storagelab's own sessions, which is the only way on an attached server.
+    """Checks that the spec's settings can be set for a session, by setting them. On an attached server, storagelab can
+    set them only for sessions.
 
-    Raises PreflightError with the server's message for a setting that can't be set.
+    Raises PreflightError with the server's message if a setting can't be set.
     """
     known = db.variables(connection)
     for name, value in settings.items():
@@ -275,8 +286,9 @@ def check_session_settings(connection: db.Connection, facts: ServerFacts, settin
 
 
 def _check_known_folder(connection: db.Connection, facts: ServerFacts, volume: str, path: Path) -> None:
-    """Checks that MySQL knows the folder for data files; its folders are fixed when it starts. Raises PreflightError
-    with the operator's step.
+    """Checks that the folder is one of the folders for data files that MySQL read at its start.
+
+    Raises PreflightError, which says what the server's operator must do.
     """
     if not facts.mysql:
         return
@@ -288,11 +300,12 @@ def _check_known_folder(connection: db.Connection, facts: ServerFacts, volume: s
 
 
 def _set_for_load(target: TargetConfig, own: db.Connection) -> list[str]:
-    """The settings of a load's sessions that storagelab's own sessions don't have, as the server, the login or
-    init_connect sets them.
+    """The settings whose values in a load's sessions differ from the values in storagelab's own sessions.
+
+    The server, the login or init_connect sets them.
     """
     names = sorted(db.GUARDED & db.variables(own).keys())
-    asking = f"SELECT {', '.join(f'@@session.{name}' for name in names)}"  # in one row, because there may be many
+    asking = f"SELECT {', '.join(f'@@session.{name}' for name in names)}"  # max_join_size may forbid rows
     with contextlib.closing(db.connect_to(db.address_of(target), db.UNENDED, autocommit=None)) as raw:
         pairs = zip(names, db.ask(raw, asking)[0], db.ask(own, asking)[0], strict=True)
         return [name for name, theirs, ours in pairs if theirs != ours]
@@ -302,10 +315,10 @@ def _set_for_load(target: TargetConfig, own: db.Connection) -> list[str]:
 
 
 def _bytes_on(config: Config, volume: str) -> int:
-    """The most disk space that one run of this cell takes on a volume."""
+    """The most disk space in bytes that one run of this cell needs on a volume."""
     volumes, files, private = config.data_volumes, config.layout.data_files, not config.target.attached
     total, known = 0, None
-    if config.generated:  # the objects that the user's own files make are unknown before the run
+    if config.generated:  # the size of the user's own tables is unknown before the run
         table_bytes: float = space.data_bytes(config.generated_load, places.tables_of(config).unit_bytes) or 0
         known = places.tables_of(config)(config, "", None).known_objects
     elif config.insert_load.page_a_row:
@@ -329,18 +342,18 @@ def _log_bytes(config: Config) -> int:
 
 
 def _size(config: Config, name: str, default: int) -> int:
-    """A size among the settings of a private server; the default if it can't be read here."""
+    """The size in bytes that a setting of a private server has. The default if the value can't be read as a size."""
     asked = private_settings(config).get(name, default)
     try:
         return parse_bytes(f"{asked}B" if isinstance(asked, str) and asked[-1:].isalpha() else str(asked))
     except ValueError:
-        return default  # the server decides later, so only the estimate is less accurate
+        return default  # the server reads the value itself; only this estimate gets less exact
 
 
 CHECKS = checks.Checks(
     starter=STARTER, programs_folder=lambda programs: Path(programs.server).parent, bytes_on=_bytes_on,
     kept_bytes_on=_bytes_on, is_barred=lambda path: any(ord(letter) > _LAST_LETTER for letter in path),
-    bar="has a letter in it that MariaDB does not accept in the path of data files", buffers=_BUFFERS,
+    bar="has a letter that MariaDB does not accept in the path of data files", buffers=_BUFFERS,
     private_buffers=_private_buffers, connect=db.connect, check_server=_check_server,
     check_login=lambda config, site, facts: db.AttachedReach(config, site, facts=facts).check_login(),
     login_hint=_NO_CERTIFICATES,
@@ -348,9 +361,9 @@ CHECKS = checks.Checks(
 
 
 # --- redo log --------------------------------------------------------------------------------------------------------
-# The amount of log after which the server must write pages.
+# If this much log has been written since the last checkpoint, the server must write pages.
 
 
 _ROOM = 0.78
-"""The largest share of the log's size by which the server lets a checkpoint lag behind (measured on 10.11: 0.78 of
-24 MiB, 0.80 of 96 MiB)."""
+"""The largest share of the log's size that may be newer than the last checkpoint. (Measured on 10.11: 0.78 of 24 MiB,
+0.80 of 96 MiB.)"""

@@ -1,11 +1,11 @@
-"""Samples a run: reads the exact timers of waits that have a timer, samples the other waits, and records a time series
+"""Observes a run: reads exact timers of the waits that have timers, samples the other waits, and records a time series
 once a second.
 
-MariaDB times most waits for each session (performance_schema), but neither the redo log nor page latches. So the
-sampler also samples all worker sessions many times a second. It asks the kernel for each session's state, and the
-server for its wait or, if it names none, its activity. The kernel also knows exactly how long a session was on a CPU
-and in its queue over the whole run. `storagelab.model.waits` makes wait statistics from timers, samples and the
-kernel's totals.
+In performance_schema, MariaDB times most waits of each session. It does not time waits for the redo log and for page
+latches. So the sampler also samples all worker sessions many times a second. It reads each session's state from the
+kernel, and the session's wait from the server. If the server reports no wait, it reads the session's activity. The
+kernel also counts exactly how long each session was on a CPU, and how long it was in the CPU's queue.
+`storagelab.model.waits` makes wait statistics from the timers, the samples and the kernel's counts.
 """
 
 from __future__ import annotations
@@ -26,12 +26,15 @@ from storagelab.watching.sampler import Observation, RawWaitsOf, SessionSampler
 
 # --- waiting ---------------------------------------------------------------------------------------------------------
 #
-# The waits of all sessions at one moment. The server names the file of an I/O, and only the kind of any other wait.
+# The waits of all sessions at one moment. For an I/O, the server names the file. For other waits, it names only the
+# kind.
 
 
 class Sighting(NamedTuple):
-    """One session: `wait_type` is its wait, or `NO_EVENT`; `state` is its activity as the server names it;
-    `object_name` is the file, if the server names one; `asleep` is the session's state according to the kernel.
+    """The state of one session at one moment.
+
+    `wait_type` is its wait, or `NO_EVENT`. `state` is the server's name for its activity. `object_name` is the file, if
+    the server names one. `asleep` says whether the session sleeps, according to the kernel.
     """
 
     wait_type: str
@@ -41,12 +44,15 @@ class Sighting(NamedTuple):
 
 
 def waiting_tasks(at_s: float, seen: Sequence[Sighting], data_files: Mapping[str, int]) -> tuple[WaitingTask, ...]:
-    """One moment. `data_files` maps the paths of data files to numbers. The wait with the most sessions comes first."""
+    """The waits of all sessions at one moment. The wait with the most sessions comes first.
+
+    `data_files` maps the paths of data files to numbers.
+    """
     groups: Counter[tuple[str, Resource, int | None]] = Counter()
     for wait_type, state, name, asleep in seen:
         number = data_files.get(name or "")
         if wait_type == NO_EVENT:
-            if asleep:  # if not, on a CPU or in its queue
+            if asleep:  # otherwise, the session is on a CPU or in its queue
                 kind = f'something without a timer, in the state "{state}"'
                 groups[UNINSTRUMENTED, Resource(kind=kind), None] += 1
         elif number is None:
@@ -61,7 +67,7 @@ def waiting_tasks(at_s: float, seen: Sequence[Sighting], data_files: Mapping[str
 
 PROGRESS_INTERVAL_S = 0.25
 _PICOSECONDS_PER_NS = 1000
-# A thread's current wait is the event that it has begun and not ended; TIMER_END is never null here.
+# A thread's current wait is the event that has begun but not ended. TIMER_END can't show this: it is never null here.
 _LOOK = """
 SELECT t.thread_id, t.processlist_state, w.event_name{more}
 FROM performance_schema.threads t LEFT JOIN performance_schema.events_waits_current w
@@ -80,7 +86,7 @@ WHERE processlist_id IN ({ids}) OR processlist_id = connection_id()"""
 
 
 class Timers(dict[str, tuple[int, int]]):
-    """Instrument -> (count, picoseconds), summed over the worker threads."""
+    """By instrument: the sums of counts and of picoseconds over the worker threads."""
 
     def since(self, earlier: Mapping[str, tuple[int, int]]) -> Timers:
         before = {name: earlier.get(name, (0, 0)) for name in self}
@@ -107,9 +113,11 @@ def _rows(timers: Timers) -> list[CountedWait]:
 
 
 class Sampler(SessionSampler):
-    """Samples the sessions whose connections have the server's ids `ids`. `probe` reads cumulative counters, units last
-    in their names; it is called once a second from the sampler's thread. `server_pid` is None if the kernel can't be
-    asked; `paths` maps data files' names to their paths. With `of_generator` the sessions report no rows.
+    """Samples the sessions whose connections have the ids `ids` on the server.
+
+    `probe` reads cumulative counters. Their names end with the unit. The sampler's thread calls it once a second.
+    `server_pid` is None if the kernel shows nothing about the server's threads. `paths` maps the paths of data files to
+    numbers. With `of_generator`, the sessions don't report their rows.
     """
 
     event_of = event_of
@@ -131,14 +139,14 @@ class Sampler(SessionSampler):
     # -- before the run -----------------------------------------------------------------------------------------------
 
     def prepare(self) -> None:
-        """Connects, and opens the kernel's files. Raises the connection's errors."""
+        """Connects to the server, and opens the kernel's files. Raises pymysql.MySQLError if it can't connect."""
         self._connection = self._connect()
         rows = ask(self._own, _WHO.format(ids=", ".join(map(str, self._ids))))
         os_ids = {thread: os_id for thread, os_id, _ in rows}
         mine = next((thread for thread, _, connection in rows if connection not in self._ids), None)
-        # A server without performance_schema shows no threads.
+        # If the server runs without performance_schema, it shows no threads, so this is empty.
         self._rows_done = {thread: 0 for thread in os_ids if thread != mine}
-        # None if the sessions have ended already, as in a short run on a busy machine.
+        # This is empty, too, if the sessions have already ended: the run was short and the machine was busy.
         self._threads = ", ".join(map(str, self._rows_done)) or "NULL"
         if self._server_pid is not None:
             self._open_kernel_view(self._server_pid, os_ids, mine)
@@ -159,7 +167,7 @@ class Sampler(SessionSampler):
             view.close()
 
     def baseline(self) -> None:
-        """Reads the timers, and the kernel's totals of all workers; call it while they sleep at the gate."""
+        """Reads the timers, and the kernel's totals of all workers. Call it while all workers wait at the gate."""
         self._before = self._timers()
         super().baseline()
 
@@ -188,7 +196,7 @@ class Sampler(SessionSampler):
         self._take_series()
 
     def _look(self, with_objects: bool) -> list[Sighting]:
-        """One sample of all sessions: the wait of each working session, and its state according to the kernel."""
+        """One sample: for each working session, its wait and its state according to the kernel."""
         more = ", w.object_name" if with_objects else ""
         states = self.accounts.states()
         seen = []

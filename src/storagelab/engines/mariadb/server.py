@@ -1,5 +1,7 @@
-"""A private MariaDB: its programs, its settings as the server itself reads them, and the server that storagelab makes,
-starts, stops and removes. The server is reachable only through a socket.
+"""A private MariaDB server, which storagelab makes, starts, stops and removes. It accepts connections only by a Unix
+socket.
+
+This module also finds the server's programs, and reads the settings as the server's parser reads them.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ from storagelab.servers.starting import SPARE_CONNECTIONS, Pairs, Starter, did_y
 
 
 OLDEST = (10, 11)
-"""Older releases lack RANDOM_BYTES and the path of each data file in the catalogue, and are no longer supported."""
+"""The oldest release that storagelab measures. Older releases lack RANDOM_BYTES, and their catalogue lacks the paths of
+data files. MariaDB no longer supports them.
+"""
 SERVERS = ("mariadbd", "mysqld")
 _SYSTEM_FOLDERS = "/usr/sbin:/usr/libexec:/usr/local/sbin"
 _FOLDER_HINT = "name the folder of a MariaDB installation that holds mariadbd"
@@ -37,7 +41,7 @@ _SAID = re.compile(r"Ver (\d+\.\d+\.\d+)(-MariaDB)?")
 
 
 class Binaries(Programs):
-    """The programs of one installation: `server` is mariadbd, `installer` the script that makes a database."""
+    """The programs of one installation. `server` is mariadbd. `installer` is the script that makes a database."""
 
     server: Path
     installer: Path
@@ -49,15 +53,15 @@ class Binaries(Programs):
 
 
 def find_binaries(bin_dir: str | None) -> Binaries:
-    """The server to start: in `bin_dir` if given, else on the PATH.
+    """The programs of the server to start, from `bin_dir`. If `bin_dir` is None, they are from the PATH.
 
-    Raises PreflightError if there is none, it is too old, or it is MySQL.
+    Raises PreflightError if there is no server, or if it is too old or is MySQL.
     """
     if bin_dir is not None:
         folder, origin = Path(bin_dir).expanduser(), BIN_DIR
         places = [str(folder / name) for name in SERVERS if (folder / name).is_file()]
         problem = f"{folder} holds no mariadbd"
-        hint = f"{_FOLDER_HINT}, or leave bin_dir out to use the one on the PATH"
+        hint = f"{_FOLDER_HINT}, or leave bin_dir out to use the server on the PATH"
     else:
         found = ((shutil.which(name), shutil.which(name, path=_SYSTEM_FOLDERS)) for name in SERVERS)
         places, origin = [place for two in found for place in two if place], "this system"
@@ -91,13 +95,16 @@ def _inspect(server: Path, origin: str) -> Binaries:
 
 
 def _installer(server: Path, origin: str) -> Path:
-    """The installer: beside the server, or where the same installation keeps scripts, or on the PATH."""
+    """The installer. It is searched beside the server, in the script folders of the installation, and on the PATH.
+
+    Raises PreflightError if there is none.
+    """
     near = [server.parent, server.parent.parent / "bin", server.parent.parent / "scripts"]
     places = [folder / name for folder in near for name in _INSTALLERS if (folder / name).is_file()]
     places += [Path(found) for found in map(shutil.which, _INSTALLERS) if found and origin == "this system"]
     if not places:
         raise PreflightError(
-            f"{server.parent} holds mariadbd, but no mariadb-install-db is near it", key=BIN_DIR,
+            f"{server.parent} holds mariadbd, but no mariadb-install-db is beside it", key=BIN_DIR,
             hint="install the rest of the server (Debian and Ubuntu: apt-get install mariadb-server-core)",
         )  # fmt: skip
     return places[0]
@@ -108,7 +115,9 @@ _OWN = frozenset({
     "innodb_log_group_home_dir", "innodb_data_home_dir", "log_error", "init_file", "plugin_dir", "plugin_load",
     "plugin_load_add", "skip_grant_tables", "performance_schema", "performance_schema_instrument",
 })  # fmt: skip
-"""The settings that keep a private server private, its files in the layout's places, and its sessions visible."""
+"""Settings that storagelab sets itself. They keep a private server private and put its files into the layout's places.
+They also make its sessions visible to storagelab.
+"""
 _READ_ONLY_AT_START = "Variables (--variable-name=value)"
 _COMPLAINT = re.compile(
     r"\[ERROR\] (?P<error>.*)" r"|\[Warning\] (?:Buffered warning: )?(?P<adjusted>option '.*adjusted to .*)"
@@ -118,9 +127,9 @@ _SAID_BY = re.compile(r"^.*?(?:mariadbd|mysqld): ")
 
 
 def privilege(name: str, value: Scalar) -> str | None:
-    """The effect of a setting outside the database.
+    """The effect that a setting has outside the database, or None.
 
-    Settings that belong to storagelab are always refused. `loose-` before a name changes nothing.
+    Settings that storagelab sets itself have None, because a spec can't set them. `loose-` before a name is ignored.
     """
     name = setting_name(name).removeprefix("loose_")
     if name in _OWN:
@@ -131,17 +140,17 @@ def privilege(name: str, value: Scalar) -> str | None:
 
 
 def private_settings(config: Config) -> dict[str, Scalar]:
-    """Settings for a private server. The spec's settings take precedence over storagelab's."""
+    """The settings of a private server. If both the spec and storagelab set one, the spec's value is used."""
     needed: dict[str, Scalar] = {"max_connections": max(16, config.database_load.connections + SPARE_CONNECTIONS)}
     return {**needed, **{setting_name(name): value for name, value in config.target.settings.items()}}
 
 
 def observing(waits: bool) -> list[str]:
-    """The options that switch the server's wait counters on or off, so that a spec can compare their cost by a
-    factor.
+    """The options that switch the server's wait counters on or off. A factor of a spec can switch them, so a campaign
+    can measure their cost.
 
-    Events of the handler and of metadata locks are off: they contain other events and would count twice. A session's
-    own mutexes are off, too: they have no contention, and are taken several times per row.
+    Events of the handler and of metadata locks are off, because they contain other events, which would be counted
+    twice. A session's own mutexes are off, too, because they have no contention and are taken several times per row.
     """
     options = ["--performance-schema=ON", "--performance-schema-instrument=stage/%=OFF"]
     options += [f"--performance-schema-instrument=wait/%={'ON' if waits else 'OFF'}"]
@@ -154,8 +163,10 @@ def observing(waits: bool) -> list[str]:
 
 
 def _read_by_parser(binaries: Binaries, settings: Pairs) -> dict[str, str]:
-    """The values that the server's own parser reads for these settings. Raises PreflightError with the server's message
-    if the server refuses a setting, does not know it, or would silently change it.
+    """The values of these settings as the server's own parser reads them.
+
+    Raises PreflightError with the server's message if the server refuses a setting, does not have it, or would change
+    its value without an error.
     """
     values, trouble = _ask_parser(binaries, settings)
     if not trouble and all(setting_name(name) in values for name, _ in settings):
@@ -170,8 +181,10 @@ def _read_by_parser(binaries: Binaries, settings: Pairs) -> dict[str, str]:
 
 @cache
 def _ask_parser(binaries: Binaries, settings: Pairs) -> tuple[dict[str, str], str]:
-    """Reads options with `--help --verbose`: the server reads them as at a start, prints the result, and starts
-    nothing. Returns the values of all settings, and the parser's complaint, if any.
+    """Runs the server with these settings and `--help --verbose`.
+
+    With these options, the server reads its settings as at a start, prints them and ends. Returns the values of all
+    settings, and the parser's message about a problem, or "".
     """
     options = [f"--{name.replace('_', '-')}={text}" for name, text in settings]
     with temporary.folder("check") as folder:
@@ -188,19 +201,19 @@ def _ask_parser(binaries: Binaries, settings: Pairs) -> tuple[dict[str, str], st
 USER = "root"
 _PID_FILE = "storagelab.pid"
 _WANTED_FROM_THE_START = re.compile(r"innodb_|lower_case_table_names$|aria_")
-"""Settings that are fixed when a database is made, so the program that makes it needs them, too."""
+"""Settings that can't change after the database is made. So the program that makes the database needs them, too."""
 _UNSYNCED = "--debug-no-sync"
-"""Without this option, the program that makes a database writes each system table to the disk at once. This takes a
-thousand writes and some seconds, for data that need not survive a crash. Measured runs don't have the option, and the
-server writes the new database out before them (between_runs.checkpoint).
+"""With this option, the program that makes a database syncs nothing to the disk. Without it, the program needs a
+thousand writes and some seconds, for data that need not survive a crash. The measured server does not have the option.
+Before the measured runs, the new database is written out (between_runs.checkpoint).
 """
 _TROUBLE = re.compile(r"\[ERROR\]|\[FATAL\]|got signal|No space left|Assertion failure|Aborting")
 _CLIENTS_OWN = [(number,) for number in range(2000, 3000)]
-"""Errors that the driver found itself, before any answer from the server."""
+"""The numbers of errors that the driver itself reports, without an answer from the server."""
 
 
 class Server(PrivateServer[Binaries]):
-    """MariaDB as a `PrivateServer`."""
+    """A private MariaDB server."""
 
     trouble, telling_lines = _TROUBLE, 2
     stop_signal, shut_down_signal = signal.SIGKILL, signal.SIGTERM
@@ -245,7 +258,7 @@ class Server(PrivateServer[Binaries]):
             raise StartFailed(f"mariadb-install-db failed: {words}")
 
     def _base(self) -> list[str]:
-        """An unpacked server needs the folder of its files as an option. A packaged server knows this folder."""
+        """The option that names the folder of the server's files. A server from `bin_dir` needs it, others don't."""
         return [f"--basedir={self.programs.server.parent.parent}"] if self.programs.origin == BIN_DIR else []
 
     def _command(self) -> list[str]:
@@ -273,7 +286,7 @@ def _as_options(settings: Settings) -> list[str]:
 
 
 def _own_words(log: str) -> str:
-    """The messages in a server log, without time stamps."""
+    """The error messages in a server's log, without their time stamps."""
     lines = [line.split("] ", 1)[-1].strip() for line in log.splitlines() if _TROUBLE.search(line)]
     return " ".join(lines)
 
@@ -285,5 +298,5 @@ STARTER = Starter(
 
 
 def stop_orphan(data_folder: Path) -> bool:
-    """Stops a server that an earlier, killed storagelab left on `data_folder`. Returns true if there was one."""
+    """Stops a server on `data_folder` that an earlier, killed storagelab left. Returns whether there was one."""
     return stop_process(data_folder / _PID_FILE, f"--datadir={data_folder}", signal.SIGKILL)

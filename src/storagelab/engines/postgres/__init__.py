@@ -1,1 +1,1 @@
-"""All code for PostgreSQL, one module for each purpose."""
+"""All code for PostgreSQL. Each purpose has its own module."""

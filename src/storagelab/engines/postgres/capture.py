@@ -1,5 +1,7 @@
-"""Reads a running PostgreSQL without changing it: its settings and places, for the draft of a spec; and its tables and
-indexes, their files, its processes and its counters, for a capture.
+"""Reads a running PostgreSQL without changing it.
+
+For the draft of a spec, it reads the settings and the places of files. For a capture, it reads the tables and indexes,
+their files, the processes and the counters.
 """
 
 from __future__ import annotations
@@ -47,14 +49,14 @@ _NOT_CARRIED = [
     "dynamic_shared_memory_type", "log_error_verbosity", "log_line_prefix", "log_min_error_statement",
     "log_min_messages", "log_timezone",
 ]  # fmt: skip
-"""Settings of the log that storagelab relies on, and settings that initdb always makes."""
+"""Settings of the log that storagelab needs, and settings that initdb always sets."""
 _REASONS: dict[tuple[str, ...], str] = {
-    ("archive_",): "archiving, whose command would run here: for its effect on the log, add archive_mode = true and "
-    'archive_command = "/bin/true", and run with --allow-commands',
+    ("archive_",): "the archive command would run on this machine: to measure how archiving changes the log, add "
+    'archive_mode = true and archive_command = "/bin/true", and run with --allow-commands',
     ("synchronous_standby_names",): "commits would wait for a standby that a private server does not have",
-    ("shared_preload_libraries",): "loads code into the server: copy it if it changes what is written, and run with "
-    "--allow-commands",
-    ("logging_collector",): "storagelab keeps the server's log itself",
+    ("shared_preload_libraries",): "it loads code into the server: if the code changes what is written, copy the "
+    "setting and run with --allow-commands",
+    ("logging_collector",): "storagelab itself collects the server's log",
 }
 _SETTINGS = """
 SELECT name, current_setting(name) AS value,
@@ -73,7 +75,7 @@ FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backen
 
 
 def found(target: TargetConfig) -> RunningServer:
-    """The facts about the server. Raises PreflightError if it can't be reached."""
+    """The facts about the server. Raises PreflightError if the server can't be reached."""
     with connected(target) as connection:
         facts = read_facts(connection)
         rows = connection.execute(_SETTINGS, [_CARRIED, _CARRIED_TOO, _NOT_CARRIED]).fetchall()
@@ -104,8 +106,10 @@ def _scalar(text: str) -> Scalar:
 
 
 def _programs(session_pid: int) -> Path | None:
-    """The folder of the server's programs, by the parent of a session's process. Only root and the process's user can
-    read its `exe`; everybody can read its command line.
+    """The folder of the server's programs. None if it can't be read.
+
+    The parent of a session's process is the server's first process. Every user can read its command line. Only root and
+    the server's user can read its `exe`, which is read if the command line has no full path.
     """
     with contextlib.suppress(OSError, IndexError):
         server = Path("/proc") / stat_fields(Path(f"/proc/{session_pid}"))[1]
@@ -127,7 +131,7 @@ _OBJECTS = """
 """
 _FILE = re.compile(r"(?P<node>t?[0-9]+(?:_[0-9]+)?)(?P<fork>_fsm|_vm|_init)?(?:\.(?P<part>[0-9]+))?")
 _PART_BYTES = 1 << 30
-"""PostgreSQL cuts files into parts of this size."""
+"""PostgreSQL divides files into parts of this size."""
 _TABLESPACE = re.compile(r"pg_tblspc/[0-9]+/[^/]+/")
 _OWN_FOLDERS = ("data", LOG, TEMPORARY)
 _KINDS = {"r": "table", "m": "table", "S": "other", "i": "index", "t": "toast"}
@@ -136,7 +140,9 @@ _BY = {
     "autovacuum": "background", "archiver": "background", "startup": "background", "logical replication": "background",
     "io worker": "session",
 }  # fmt: skip
-"""The kind of a process, by the start of its title; any other process is a session. I/O workers read for sessions."""
+"""The kind of a process, by the start of its title. Any other process is a session. I/O workers count as sessions,
+because they read for sessions.
+"""
 _WORKING = """
     SELECT count(*) FROM pg_stat_activity
     WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()
@@ -160,7 +166,7 @@ class WatchedPostgres:
         if not (facts.superuser or self._rows("SELECT pg_has_role('pg_monitor', 'USAGE')")[0][0]):
             self.close()
             raise PreflightError(
-                f"the login lacks the role {_ROLE}, needed to read what the server reads and writes",
+                f"the login lacks the role {_ROLE}, which is needed to read the server's I/O counters",
                 key=key_of(target), hint=f"as an administrator: GRANT {_ROLE} TO ...",
             )  # fmt: skip
         data, timed, database, method, self._block = self._rows(
@@ -175,14 +181,13 @@ class WatchedPostgres:
         )
         if method == "worker":
             self.notes.append(
-                "io_method is worker: reads by I/O workers count as reads by sessions, also those "
-                "that autovacuum asked for."
+                "io_method is worker: all reads by I/O workers count as reads by sessions, even reads for autovacuum."
             )
         self._has_pg_stat_wal = 14 <= self._major < 18
         self.views: tuple[str, ...] = (*_VIEWS, "pg_stat_io" if self._major >= 16 else "pg_stat_bgwriter")
         self.views += ("pg_stat_wal",) if self._has_pg_stat_wal else ()
         self._labels: dict[int, str] = {}
-        """By the OID of a table or index: renaming does not change the OID, and a new object has a new OID."""
+        """The label of each table or index, by its OID. A renamed object keeps its OID. A new object has a new OID."""
         self._owners: dict[str, int] = {}
         self._by_path: dict[str, Thing] = {}
         self._leads: list[tuple[str, str]] = []
@@ -196,9 +201,9 @@ class WatchedPostgres:
             return self._connection.execute(statement).fetchall()
         except psycopg.errors.InsufficientPrivilege as error:
             raise PreflightError(
-                f"the login may not read what the server shows: {words_of(error)}",
+                f"the login may not read a view or function of the server: {words_of(error)}",
                 key=key_of(self._target),
-                hint=f"as an administrator: GRANT {_ROLE} TO ..., or GRANT SELECT ON what it may not read TO ...",
+                hint=f"as an administrator: GRANT {_ROLE} TO ..., or GRANT SELECT ON (the named view) TO ...",
             ) from error
         except psycopg.OperationalError as error:
             if not self._connection.broken:
@@ -214,18 +219,18 @@ class WatchedPostgres:
         return {"data": self._at(""), "log": self._at("pg_wal"), **dict(sorted(spaces.items()))}
 
     def _spaces(self) -> list[str]:
-        """The folders of tablespaces, by their OIDs."""
+        """The OIDs of tablespaces. Each is the name of a link in `pg_tblspc`."""
         try:
             return os.listdir(self._at("pg_tblspc")) if self.local else []
         except OSError:
             return []
 
     def _at(self, path: str) -> Path:
-        """A path below the data folder; the server's links are followed."""
+        """A path below the data folder, without symbolic links."""
         return Path(os.path.realpath(self._data / path))
 
     def _links(self) -> list[tuple[str, str]]:
-        """(the kernel's name of a folder, the server's name) for each link that leads out of the data folder."""
+        """For the data folder and each link in it: the path without symbolic links, and the path in the data folder."""
         inside = ["pg_wal", *(f"pg_tblspc/{oid}" for oid in self._spaces()), ""]
         return [(f"{self._at(path)}/", path) for path in inside]
 
@@ -234,7 +239,7 @@ class WatchedPostgres:
         found: dict[str, Thing] = {}
         self._by_path, self._leads = {}, self._links()
         for oid, schema, name, kind, path, owner, size, temporary in self._rows(_OBJECTS):
-            if path is None:  # dropped at this moment
+            if path is None:  # the table or index has just been dropped
                 continue
             folder = self._folder_of(path)
             if temporary:
@@ -246,7 +251,7 @@ class WatchedPostgres:
             else:
                 thing = Thing(self._label(oid, schema, name), schema, name, _KINDS[kind], folder, size, path)
             self._by_path[path] = thing
-            if known := found.get(thing.id):  # a toast table and its index are one object
+            if known := found.get(thing.id):  # a toast table and its index belong to the table
                 thing = known._replace(bytes=(known.bytes or 0) + (size or 0), files=known.files + path)
             found[thing.id] = thing
         return found
@@ -287,7 +292,7 @@ class WatchedPostgres:
         return node["fork"] or "", int(node["part"] or 0) * _PART_BYTES
 
     def _inside(self, path: str) -> str | None:
-        """The path below the data folder, as the server names it; None if it is not the server's."""
+        """The server's name of a file: its path below the data folder. None if the file is not the server's."""
         for whole, inside in self._leads:
             if path.startswith(whole):
                 return f"{inside}/{path[len(whole) :]}" if inside else path[len(whole) :]
@@ -303,7 +308,7 @@ class WatchedPostgres:
         if thread not in self._known_threads:
             title = read_text(Path(f"/proc/{thread}/cmdline"))
             if not title:
-                return "session"  # the process has ended: no other kind of process ends so soon
+                return "session"  # the process has ended; other kinds of processes do not end so soon
             kinds = (by for words, by in _BY.items() if f": {words}" in title)
             self._known_threads[thread] = next(kinds, "session")
         return self._known_threads[thread]
@@ -317,7 +322,7 @@ class WatchedPostgres:
     # --- counters ----------------------------------------------------------------------------------------------------
 
     def counters(self, *, objects: bool) -> Counters:
-        # Sessions report their commits up to a second late.
+        # The sessions' commits appear in these counters up to a second late.
         commits, temporary_bytes, numbered = self._rows(
             "SELECT sum(xact_commit)::int8, sum(temp_bytes)::int8, txid_snapshot_xmax(txid_current_snapshot())"
             " FROM pg_stat_database"
@@ -338,7 +343,9 @@ class WatchedPostgres:
         return Counters(counts, int(commits) - self._own, int(working), times, int(numbered))
 
     def _reads(self) -> Iterator[tuple[CountKey, Count]]:
-        """The blocks read of each table and index. A block is a request, unless PostgreSQL reads several at once."""
+        """The number of blocks read from each table and index. Each block is counted as a request, although PostgreSQL
+        may read several blocks in one request.
+        """
         rows = self._rows(
             """
             SELECT relid::int8, schemaname, relname, '', coalesce(heap_blks_read, 0) FROM pg_statio_all_tables
@@ -354,7 +361,7 @@ class WatchedPostgres:
                 yield (label, "read", "session"), Count(int(blocks), int(blocks) * self._block)
 
     def _io(self) -> Iterator[tuple[CountKey, Count]]:
-        """The server's counts by kind of process, for all data files together and for the log."""
+        """The server's counts for each kind of process: for all data files together, and for the log."""
         if self._major >= 16:
             yield from self._pg_stat_io()
         else:
@@ -399,7 +406,7 @@ class WatchedPostgres:
 
 
 def _postmaster(data: Path) -> int | None:
-    """The server's first process, if it is on this machine and this user may see its folder."""
+    """The id of the server's first process. None if it is not on this machine or this user may not see its folder."""
     for process in Path("/proc").glob("[0-9]*"):
         name, fields = read_text(process / "comm"), stat_fields(process)
         with contextlib.suppress(OSError):

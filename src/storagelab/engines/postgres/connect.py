@@ -1,5 +1,7 @@
-"""Connections to one PostgreSQL, private or attached: its address, its refusals as plain messages, its sessions and
-client programs, and their settings.
+"""Connections to one PostgreSQL server, private or attached.
+
+This module holds the server's address, plain messages for refused logins, the sessions and client programs of the
+server, and their settings.
 """
 
 from __future__ import annotations
@@ -44,38 +46,39 @@ _REFUSALS = {
     "client certificate": "add sslcert=... and sslkey=... to the DSN, or put both files into ~/.postgresql",
     "unsupported startup parameter": f"a pooler answers there: {_OWN_PORT}", "no encryption": _TLS, "SSL off": _TLS,
 }  # fmt: skip
-"""Part of the message of a refused login -> the solution."""
+"""For a part of the message of a refused login: how the user can solve the problem."""
 _UNENDED = {
     "default_transaction_read_only": "off", "statement_timeout": "0", "lock_timeout": "0",
     "idle_in_transaction_session_timeout": "0", "idle_session_timeout": "0", "role": "none",
 }  # fmt: skip
-"""Settings that could end a session's work, or hide the work from storagelab's other sessions. A server, a database or
-a role may change each of them. For a load, only a spec changes them."""
+"""Settings that could end a session's work, or hide the session from storagelab's other sessions. A server, a database
+or a role may have changed each of them. For the sessions of a load, only the spec can change them."""
 _SINCE = {17: {"transaction_timeout": "0"}}
-"""These settings by the first version that knows them; an older server refuses a login with an unknown setting."""
+"""More such settings, by the first version that has them. An older server refuses a login with an unknown setting."""
 _FOR_SET_UP = {
     "default_transaction_isolation": "read committed", "default_transaction_deferrable": "off", "row_security": "off",
     "standard_conforming_strings": "on", "default_table_access_method": "heap", "check_function_bodies": "off",
     "default_tablespace": "",
 }  # fmt: skip
-"""Further settings on which storagelab's own sessions, and programs that make and restore tables, rely. The sessions of
-a load keep the settings of its role."""
+"""More settings that storagelab's own sessions, and programs that make and restore tables, need. The sessions of a load
+keep the settings of their role."""
 _OWN_SESSIONS = {
     "search_path": "pg_catalog", "datestyle": "ISO, MDY", "intervalstyle": "postgres",
     "bytea_output": "hex", "extra_float_digits": "1", "client_encoding": "UTF8", "quote_all_identifiers": "off",
     "array_nulls": "on",
 }  # fmt: skip
-"""Further settings for storagelab's own sessions, which use qualified names."""
+"""More settings for storagelab's own sessions. These sessions use names with a schema."""
 
 
 def conninfo(target: TargetConfig) -> str:
-    """The connection string. Raises PreflightError when the environment variable that should hold it is not set."""
+    """The connection string. Raises PreflightError if the environment variable for it is not set."""
     return dsn_of(target, "postgresql://user:password@host/database")
 
 
 def connect(target: TargetConfig) -> Connection:
-    """A connection. Raises PreflightError with the server's message, never with the connection string, which may hold
-    a password.
+    """A connection. Raises PreflightError with the server's message if it can't connect.
+
+    The error never shows the connection string, which may contain a password.
     """
     key, text = key_of(target), conninfo(target)
     try:
@@ -83,8 +86,8 @@ def connect(target: TargetConfig) -> Connection:
             if name in _FILES and Path(str(one)).is_fifo():  # without a limit, the client library would wait for ever
                 raise PreflightError(f"its {name} is a FIFO", key=key, hint="name a plain file")
         return own_session(text, application_name="storagelab", connect_timeout=_CONNECT_TIMEOUT_S)
-    except (psycopg.ProgrammingError, ValueError) as error:  # ValueError: bytes that are not text
-        # libpq quotes the string it can't read, and a password may be in it.
+    except (psycopg.ProgrammingError, ValueError) as error:  # ValueError: bytes are not valid text
+        # libpq's message quotes the string that it can't read, and the string may contain a password.
         hint = "write postgresql://user@host:port/database"
         raise PreflightError("it is not a connection string", key=key, hint=hint) from error
     except psycopg.OperationalError as error:
@@ -97,7 +100,9 @@ def connect(target: TargetConfig) -> Connection:
 
 @contextlib.contextmanager
 def connected(target: TargetConfig) -> Iterator[Connection]:
-    """A connection, closed at the end; errors meanwhile become a PreflightError with the server's message."""
+    """A connection, which is closed at the end. Errors in the context become a PreflightError with the server's
+    message.
+    """
     with connect(target) as connection, quoting(target, psycopg.Error, words_of):
         yield connection
 
@@ -111,7 +116,7 @@ def _to(conninfo: str) -> str:
 
 
 def _variables_of(conninfo: str) -> dict[str, str]:
-    """A connection string's options, as environment variables."""
+    """The options of a connection string as environment variables: name -> value."""
     return {
         option.envvar.decode(): option.val.decode()
         for option in Conninfo.parse(conninfo.encode()) if option.envvar and option.val is not None
@@ -119,19 +124,21 @@ def _variables_of(conninfo: str) -> dict[str, str]:
 
 
 def connect_private(conninfo: str, **options: Any) -> Connection:
-    """A connection to a private server that the environment can't influence.
+    """A connection to a private server. The user's PG* variables can't change it. Raises psycopg.Error.
 
-    Raises psycopg.Error. A connection string alone can't ensure this. The library reads some variables before the
-    string, and they lead elsewhere (PGSERVICE). It sends others to the server in any case (PGTZ).
+    A connection string is not enough for this: libpq reads some variables before it, for example PGSERVICE, and then
+    connects to another server. It sends other variables to the server in any case, for example PGTZ.
     """
     with without_variables():
         return psycopg.connect(conninfo, **options)
 
 
 def own_session(conninfo: str, **more: Any) -> Connection:
-    """A session of storagelab's own, without the settings of the server, the database or the role. Raises
-    psycopg.Error. The login contains the settings, for two reasons. They must apply before the first query, which fails
-    on a hot standby whose default is serializable. And no pooler may keep them in a session that others get next.
+    """One of storagelab's own sessions. Settings of the server, the database or the role don't change its settings.
+
+    Raises psycopg.Error. The session gets its settings with the login, for two reasons. First, they must be set before
+    the first query: on a hot standby whose default isolation level is serializable, the query would fail. Second, a
+    pooler must not keep the settings in a session that another client uses next.
     """
     options = _with_options(conninfo, {**_UNENDED, **_FOR_SET_UP, **_OWN_SESSIONS})
     connection: Connection = psycopg.connect(conninfo, options=options, autocommit=True, **more)
@@ -141,7 +148,7 @@ def own_session(conninfo: str, **more: Any) -> Connection:
 
 
 def unended(major: int) -> dict[str, str]:
-    """The settings of a load's sessions on a server of this version, unless the spec has others."""
+    """The settings of a load's sessions on a server of this major version. The spec may set other values."""
     return _UNENDED | _since(major)
 
 
@@ -155,13 +162,14 @@ def _with_options(conninfo: str, settings: Mapping[str, str]) -> str:
 
 
 def options_text(settings: Mapping[str, str]) -> str:
-    """Settings in the form of PGOPTIONS: arguments, separated by blanks."""
+    """Settings in the form of PGOPTIONS: arguments with blanks between them."""
     return " ".join(f"-c {name}=" + re.sub(r"([\\ ])", r"\\\1", text) for name, text in settings.items())
 
 
 def refuse_elsewhere(environment: Mapping[str, str], target: TargetConfig, schema: str) -> None:
-    """Raises RunFailed unless a client program with these variables works in this schema of their database. A pooler
-    may ignore the settings, and then names without a schema would refer to other tables.
+    """Raises RunFailed unless a client program with these variables uses the right database and `schema`.
+
+    A pooler may ignore the settings in the variables. Then names without a schema would refer to other tables.
     """
     try:
         with without_variables(environment), psycopg.connect("", connect_timeout=_CONNECT_TIMEOUT_S) as connection:
@@ -171,26 +179,28 @@ def refuse_elsewhere(environment: Mapping[str, str], target: TargetConfig, schem
     wanted = environment.get("PGDATABASE", found[0] if found else ""), schema
     if found != wanted:
         raise RunFailed(
-            f"the load's client would work in {'.'.join(map(str, found or ()))}, not in {'.'.join(wanted)}: something "
-            f"between it and the server drops its options; {_OWN_PORT}"
+            f"the load's client would work in {'.'.join(map(str, found or ()))}, not in {'.'.join(wanted)}: a program "
+            f"between the client and the server ignores the client's options; {_OWN_PORT}"
         )
 
 
 def check_direct(connection: Connection, target: TargetConfig) -> None:
-    """Refuses a pooler, which shares the server's sessions, and so their settings, between its clients. Raises
-    PreflightError.
+    """Raises PreflightError if a pooler is between storagelab and the server.
+
+    The clients of a pooler share sessions of the server, so the settings of one client would reach others.
     """
     pids = {connection.info.backend_pid, *(value(connection, "SELECT pg_backend_pid()") for _ in range(3))}
     if len(pids) > 1:
-        problem = "the process that answers is not the one that took the login"
+        problem = "the process that answers is not the process that accepted the login"
         problem = f"a pooler is between storagelab and the server: {problem}"
         raise PreflightError(problem, key=key_of(target), hint=_OWN_PORT)
 
 
 @contextlib.contextmanager
 def without_variables(instead: Mapping[str, str] = MappingProxyType({})) -> Iterator[None]:
-    """While the context lasts, removes PG* variables from this process's environment, and sets the variables of
-    `instead`. Other callers wait.
+    """In this context, the PG* variables of this process are only those in `instead`.
+
+    Another thread that calls this waits until the context ends.
     """
     with _ENVIRONMENT:
         kept = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith(VARIABLES)}
@@ -213,13 +223,16 @@ def value(
 
 
 def newest(by_version: Mapping[int, _T], major: int) -> list[_T]:
-    """The entry for a server of this version, from entries by their first version; [] for an older server."""
+    """A list with the entry for a server of this major version. Entries are given by the first version they are for.
+
+    The list is empty if the server is older than all entries.
+    """
     fitting = [version for version in by_version if version <= major]
     return [by_version[max(fitting)]] if fitting else []
 
 
 def data_folder(connection: Connection) -> Path | None:
-    """The server's data folder; None if this login may not know it."""
+    """The server's data folder. None if this login may not read its path."""
     try:
         return Path(value(connection, "SELECT current_setting('data_directory')"))
     except psycopg.errors.InsufficientPrivilege:
@@ -227,14 +240,14 @@ def data_folder(connection: Connection) -> Path | None:
 
 
 def page_bytes(connection: Connection) -> int:
-    """The size of the server's pages."""
+    """The size of the server's pages in bytes."""
     return int(value(connection, "SELECT current_setting('block_size')::int"))
 
 
 def execute(
     connection: Connection, statement: LiteralString, *parts: str | Sequence[str] | sql.Composable
 ) -> psycopg.Cursor[Any]:
-    """Runs a statement with names filled in: a text is a name, and several texts are a name in a schema."""
+    """Runs a statement. Each part replaces a `{}`: a text is a name, and several texts are a name with a schema."""
     return connection.execute(composed(statement, *parts))
 
 
@@ -252,23 +265,25 @@ def words_of(error: BaseException) -> str:
 
 
 def settings_text(value: Scalar) -> str:
-    """A setting's value as PostgreSQL reads it."""
+    """A setting's value in the form that PostgreSQL reads."""
     if isinstance(value, bool):
         return "on" if value else "off"
     return str(value)
 
 
 _AUTOMATIC_AT_0 = ("commit_timestamp_buffers", "subtransaction_buffers", "transaction_buffers")
-"""If one of these settings is 0, the server chooses its value; for other settings, -1 has this meaning."""
+"""With the value 0, the server chooses the value of these settings. For other settings, -1 means this."""
 _NORMALISED = ("client_encoding", "datestyle", "log_timezone", "timezone")
-"""Text settings that the server shows in its own upper and lower case, not in the spec's."""
+"""The server may show the values of these settings in other upper and lower case than the spec."""
 
 
 def settings_checks(
     connection: Connection, asked: Mapping[str, str], expected: Mapping[str, str] | None = None
 ) -> list[Check]:
-    """Compares each requested setting with the server's setting; `expected` is the value that the server's parser
-    reads, in base units. Without `expected`, a setting must have been set for the session.
+    """Compares each requested setting with the server's value.
+
+    `expected` has the values that the server's parser read, in base units. Without `expected`, the check requires that
+    the setting was set for the session.
     """
     rows = connection.execute(
         "SELECT lower(name), setting, current_setting(name), source FROM pg_settings WHERE lower(name) = ANY(%s)",
@@ -299,22 +314,24 @@ def _left_to_server(name: str, text: str) -> bool:
 
 # --- reach -----------------------------------------------------------------------------------------------------------
 #
-# How sessions and client programs get to one server.
+# How sessions and client programs reach one server.
 
 
 USERS_OWN = ("HOME", f"{VARIABLES}*", "KRB5*", "SSL_CERT_*")
-"""The user's variables by which the client library finds and trusts a server that already runs: the library's own
-variables, the home folder with `.pgpass` and certificates, Kerberos tickets, and the authorities that the system
-trusts.
+"""The user's variables that the client library needs for a server that already runs.
+
+They are the library's own variables, the home folder with `.pgpass` and certificates, the Kerberos tickets, and the
+certificate authorities that the system trusts.
 """
 GENERATOR_NAME = "storagelab generator"
-"""The application name by which the server knows a generator's sessions."""
+"""The application name of a generator's sessions. storagelab finds the sessions by this name."""
 
 
 def client_environment(conninfo: str, options: Mapping[str, str], *, private: bool) -> dict[str, str]:
-    """The environment in which a client program reaches the server of a connection string, with these settings in its
-    sessions. A password is only in the environment, which only this user may read. For a server that already runs, the
-    user's own variables complete the string.
+    """The environment with which a client program reaches the server of a connection string.
+
+    The sessions of the program get the settings in `options`. A password is only in the environment, which only this
+    user can read. For a server that already runs, the user's own variables are added.
     """
     known = environment(*(() if private else USERS_OWN)) | _variables_of(conninfo)
     known["PGOPTIONS"] = f"{known.get('PGOPTIONS', '')} {options_text(options)}".strip()
@@ -323,7 +340,7 @@ def client_environment(conninfo: str, options: Mapping[str, str], *, private: bo
 
 
 def _options(environment: Mapping[str, str]) -> dict[str, list[str]]:
-    """sysbench takes the server from the client library's variables, except for the port."""
+    """The options of sysbench. It reads the server's address from the client library's variables, except the port."""
     nothing = ["--pgsql-host=", "--pgsql-user=", "--pgsql-password=", "--pgsql-db="]
     return {"sysbench": ["--db-driver=pgsql", *nothing, f"--pgsql-port={environment.get('PGPORT', '5432')}"]}
 
@@ -332,10 +349,10 @@ _WORKER: dict[str, Any] = {"autocommit": True, "application_name": "storagelab 0
 
 
 class PostgresReach(Reach[Connection]):
-    """The way to reach one server."""
+    """How sessions and client programs reach one server."""
 
     apart: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
-    """The context in which a session is opened."""
+    """The context in which sessions are opened. For a private server, it removes the user's PG* variables."""
 
     @property
     @abstractmethod
@@ -347,7 +364,7 @@ class PostgresReach(Reach[Connection]):
 
     @property
     def kernel_view(self) -> bool:
-        """Whether this machine's kernel can be asked about the server's sessions."""
+        """Whether this machine's kernel has information about the server's sessions."""
         return self.facts.on_this_machine if self.facts else Path("/proc/self/schedstat").exists()
 
     @property
@@ -381,7 +398,7 @@ class PostgresReach(Reach[Connection]):
 
 
 class PrivateReach(PostgresReach):
-    """How to connect to a private server."""
+    """How sessions and client programs reach a private server."""
 
     apart = staticmethod(without_variables)
 
@@ -401,7 +418,10 @@ class PrivateReach(PostgresReach):
 
 
 class AttachedReach(PostgresReach):
-    """How to connect to a server that already runs; `database` is the load's own database there, if any."""
+    """How sessions and client programs reach a server that already runs.
+
+    If the load has its own database there, `database` is its name.
+    """
 
     database = ""
 
@@ -411,7 +431,7 @@ class AttachedReach(PostgresReach):
         return psycopg.conninfo.make_conninfo(text, dbname=self.database) if self.database else text
 
     def connect_worker(self) -> Connection:
-        # with the login, because the server may end an idle session at once
+        # The settings are sent with the login, because the server may end an idle session at once.
         options = _with_options(self.conninfo, unended(self.major))
         connection: Connection = psycopg.connect(self.conninfo, options=options, **_WORKER)
         for name, value in self._asked.items():
@@ -433,5 +453,5 @@ class AttachedReach(PostgresReach):
         return generator.Clients(known, options=_options(known))
 
     def check_login(self) -> None:
-        """Raises RunFailed with the error message of a program of the load that can't log in."""
+        """Raises RunFailed if a program of the load can't log in. The error has the program's message."""
         list(self._tables.places(self._clients({})))

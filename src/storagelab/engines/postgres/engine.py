@@ -1,4 +1,4 @@
-"""PostgreSQL as an engine: its part of a run, its part of the contract suite, and the interface to it."""
+"""PostgreSQL as an engine: its part of a run, its part of the contract suite, and its `ENGINE` for `run.engine`."""
 
 from __future__ import annotations
 
@@ -41,12 +41,13 @@ from storagelab.watching.counters import Counters, counting
 
 # --- system ----------------------------------------------------------------------------------------------------------
 #
-# PostgreSQL as a database system: its own parts of the steps that all engines share.
+# What PostgreSQL adds to the steps of a run. All engines share these steps.
 
 
 class Postgres(System[db.Connection]):
-    """PostgreSQL's own part of a cell's run. `kept` is the database from which the run's database is copied, if the
-    cell has a template.
+    """PostgreSQL's own part of a cell's run.
+
+    If the cell has a template, the run's database is copied from the database `kept`.
     """
 
     name, starter = "postgres", STARTER
@@ -93,15 +94,16 @@ class Postgres(System[db.Connection]):
         return server_facts(connection)
 
     def data_folder(self, connection: db.Connection) -> Path | None:
-        """The data folder of a server on this machine; None if this login or this user may not know it."""
+        """The data folder of a server on this machine. None if this login or this user may not read its path."""
         folder = db.data_folder(connection)
         with contextlib.suppress(OSError):
             return folder if folder is not None and folder.is_dir() else None
         return None
 
     def mounts(self, connection: db.Connection) -> list[places.Mount]:
-        """The file systems of the server's machine; none if it does not run Linux, or if this login may not read the
-        server's files.
+        """The file systems of the server's machine.
+
+        The list is empty if the machine does not run Linux or if this login may not read the machine's files.
         """
         try:
             text = str(db.value(connection, "SELECT pg_read_file('/proc/self/mountinfo', 0, 16777216)") or "")
@@ -145,8 +147,9 @@ def opened(config: Config, site: Site) -> OneRun[db.Connection]:
 
 
 def drop_leftovers(config: Config, site: Site) -> list[str]:
-    """Drop the remains of a killed run on an attached server; returns the dropped names. Raises PreflightError if that
-    fails.
+    """Drops what a killed run left on an attached server, and returns the dropped names.
+
+    Raises PreflightError if this fails.
     """
     left = dropping_leftovers(config.target, psycopg.Error, db.words_of, f"the schema {site.prefix}")
     with db.connect(config.target) as connection, left:
@@ -154,12 +157,12 @@ def drop_leftovers(config: Config, site: Site) -> list[str]:
 
 
 def abilities() -> tuple[Ability, ...]:
-    """Looks for the programs, and for a way to run them without root's rights, as PostgreSQL demands."""
+    """Whether the programs are here, and whether they can run without root's rights, which PostgreSQL requires."""
     return (STARTER.ability(), ability("running it without root's rights", unprivileged, lambda found: found.how))
 
 
 # --- read back -------------------------------------------------------------------------------------------------------
-# The facts that the server reports about itself: its version and settings, and its counters.
+# The server's version, settings and counters, as the server reports them.
 
 
 _ALWAYS_SHOWN = (
@@ -167,16 +170,16 @@ _ALWAYS_SHOWN = (
     "wal_compression", "io_method", "checkpoint_timeout", "data_checksums", "block_size", "autovacuum",
 )  # fmt: skip
 _NEVER_SHOWN = (
-    # Commands and names that the operator chooses may hold secrets,
+    # The operator may have written secrets into these commands and names.
     "primary_conninfo", "primary_slot_name", "ssl_passphrase_command", "archive_command", "archive_cleanup_command",
     "restore_command", "recovery_end_command", "cluster_name", "application_name", "synchronous_standby_names",
     "event_source", "bonjour_name", "recovery_target_name", "log_line_prefix", "krb_server_keyfile",
-    "unix_socket_directories",  # and this one differs in each run, without a meaning
+    "unix_socket_directories",  # differs in each run, but does not matter
 )  # fmt: skip
 
 
 def server_facts(connection: db.Connection) -> dict[str, object]:
-    """The version, every setting that differs from the server's built-in default, and the durability settings."""
+    """The server's version, each setting that differs from its built-in default, and the durability settings."""
     rows = connection.execute(
         """
         SELECT name, current_setting(name) FROM pg_settings
@@ -205,8 +208,11 @@ _EVERY_VERSION = (
 
 
 def read_counters(connection: db.Connection, major: int) -> Counters:
-    """Cumulative counters, `group -> name -> value`: pg_stat_io (16 and later), pg_stat_wal, pg_stat_database and the
-    checkpointer's. Times are the server's milliseconds, as `*_time_ms`."""
+    """Cumulative counters, `group -> name -> value`.
+
+    They are from pg_stat_io (PostgreSQL 16 and later), pg_stat_wal, pg_stat_database and the checkpointer's view. Times
+    are in milliseconds, with the names `*_time_ms`.
+    """
     groups: Counters = {}
     for statement in (*_EVERY_VERSION, *db.newest(_CHECKPOINTER, major), *db.newest(_IO, major)):
         for group, fields in connection.execute(statement).fetchall():
@@ -219,7 +225,7 @@ def read_counters(connection: db.Connection, major: int) -> Counters:
 
 
 # --- probe -----------------------------------------------------------------------------------------------------------
-# Lists the objects on a PostgreSQL, and makes obstacles, for the contract suite.
+# For the contract suite: lists the objects on a PostgreSQL server, and makes objects that block storagelab.
 
 
 _INVENTORY = """
@@ -245,9 +251,7 @@ _READ_DECOYS = " UNION ALL ".join(
 
 
 class PostgresProbe:
-    """Implements `contract.probes.Probe`. It lists each relation with its file, which changes if the relation is
-    rewritten.
-    """
+    """Implements `contract.probes.Probe`. Each relation is listed with its file, so a rewritten relation is noticed."""
 
     setting: tuple[str, Scalar] = ("work_mem", "5MB")
 
@@ -258,7 +262,7 @@ class PostgresProbe:
         self._asked(target, db.composed("CREATE SCHEMA {}", name))
 
     def clear(self, target: TargetConfig, name: str) -> None:
-        # Without CASCADE: the schema was made empty, and storagelab drops no objects that others put into it.
+        # There is no CASCADE, because others may have put objects into the schema, which was made empty.
         self._asked(target, db.composed("DROP SCHEMA IF EXISTS {}", name))
 
     @contextlib.contextmanager

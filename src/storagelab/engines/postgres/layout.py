@@ -1,5 +1,5 @@
-"""The places of a load's tables on PostgreSQL: a schema, and a tablespace for each data file, placed in turn on the
-volumes.
+"""The places of a load's tables on PostgreSQL. The tables are in their own schema. Each data file is a tablespace. The
+tablespaces are placed on the volumes in turn.
 """
 
 from __future__ import annotations
@@ -30,29 +30,29 @@ from storagelab.volumes.folders import Folders, Site
 
 
 def needs_database(config: Config) -> bool:
-    """Whether the load needs its own database on the server, because its files may make any object or its database is a
-    copy.
+    """Whether the load needs its own database on the server.
+
+    It needs one if the user's files may make any kind of object, or if the run's database is copied from a template.
     """
     return (config.generated and config.generated_load.own_database) or wants_template(config)
 
 
 def make_database(connection: Connection, name: str) -> None:
-    """Makes a database with storagelab's mark, from the template of PostgreSQL that nobody uses. Raises
-    psycopg.Error."""
+    """Makes a database with storagelab's mark from `template0`, which has no sessions. Raises psycopg.Error."""
     execute(connection, "CREATE DATABASE {} TEMPLATE template0", name)
     execute(connection, "COMMENT ON DATABASE {} IS {}", name, sql.Literal(OWNERSHIP))
 
 
 # --- kept ------------------------------------------------------------------------------------------------------------
 #
-# A cell's template on a server that already runs: a database of storagelab, from which each run's database is made.
-# The load makes its tables in the run's database, which is then renamed. So a template that exists is complete. Its
-# tablespaces have their own names and folders, and exist as long as the template, because several layouts have
-# templates at the same time. The server copies a template together with its content in every tablespace.
+# A cell's template on a server that already runs. It is a database of storagelab. Each run's database is a copy of it.
+# The tables are first made in a run's database, which is then renamed. So if a template exists, it is complete. Several
+# layouts have templates at the same time. So the tablespaces of each template have their own names and folders, and
+# exist as long as the template. The server copies a template together with its content in every tablespace.
 
 
 NAME = "t[0-9a-f]{12}"
-"""A pattern for the part after the prefix in the names of one cell's template."""
+"""A pattern for the name of a cell's template, after the prefix."""
 _STRATEGY_SINCE = 150_000
 
 
@@ -61,35 +61,35 @@ class TemplateDatabase:
 
     def __init__(self, config: Config, site: Site) -> None:
         self.prefix = f"{site.prefix}_t{template_name(config)}"
-        """The template's name, which also begins its tablespaces' names."""
+        """The template's name. The names of its tablespaces begin with it, too."""
         self._above = templates.folders_of(site, site.volume_paths(config))
         self.folders = self._above.inside(self.prefix)
-        """Where the folders of the template's tablespaces are made, by the volume's name."""
+        """For each volume, by name: the folder for the folders of the template's tablespaces."""
         self._run_name = site.prefix
 
     def exists(self, connection: Connection) -> bool:
         return bool(value(connection, "SELECT count(*) FROM pg_database WHERE datname = %s", [self.prefix]))
 
     def make_folders(self) -> None:
-        """Makes the folders that will hold the folders of the template's tablespaces. Raises RunFailed."""
+        """Makes a folder on each volume for the folders of the template's tablespaces. Raises RunFailed."""
         self._above.make(again=True)
         for folder in set(self.folders.values()):
             with self._above.held(folder.parent) as above:
-                descriptors.remove(folder.name, above)  # from an attempt that failed midway
+                descriptors.remove(folder.name, above)  # may be left by a failed attempt
                 os.mkdir(folder.name, dir_fd=above)
                 with descriptors.folder(folder.name, above) as made:
                     os.fchmod(made, 0o711)  # as above
 
     def keep(self, connection: Connection) -> None:
-        """Turns the run's database into the template. Nobody may be connected to it. Raises psycopg.Error."""
-        # Exclude everybody, even the server's own workers, which would change the data of later runs.
+        """Turns the run's database into the template. Raises psycopg.Error, for example if a session is connected."""
+        # Nobody can connect from now on, not even the server's own workers, which would change the data of later runs.
         execute(connection, "ALTER DATABASE {} ALLOW_CONNECTIONS false", self._run_name)
         execute(connection, "ALTER DATABASE {} RENAME TO {}", self._run_name, self.prefix)
 
     def restore(self, connection: Connection) -> Restoration:
         """Makes the run's database from the template. Raises psycopg.Error."""
-        # The default since 15 (WAL_LOG) writes the data through the log, which would fill the log and the buffers just
-        # before the run. Older servers always copy files.
+        # With WAL_LOG, the default since PostgreSQL 15, the server writes the copied data to the log. This would fill
+        # the log and the buffers just before the run. Older servers always copy files.
         strategy = sql.SQL(" STRATEGY FILE_COPY" if connection.info.server_version >= _STRATEGY_SINCE else "")
         execute(connection, "CREATE DATABASE {} TEMPLATE {}{}", self._run_name, self.prefix, strategy)
         execute(connection, "COMMENT ON DATABASE {} IS {}", self._run_name, sql.Literal(OWNERSHIP))
@@ -100,14 +100,14 @@ class TemplateDatabase:
         return Restoration(asked, got, "copied by the server", "pg_database_size")
 
     def remove_unfinished(self, connection: Connection) -> None:
-        """Removes the folders of a template that could not be made. Its tablespaces were dropped already."""
+        """Removes the folders of a template that could not be made. Its tablespaces have already been dropped."""
         for folder in () if self.exists(connection) else set(self.folders.values()):
             with contextlib.suppress(OSError), self._above.held(folder.parent) as above:
                 descriptors.remove(folder.name, above)
 
 
 class FromTemplateDatabase(AttachedServer[Connection]):
-    """A server that already runs, where the run's database is copied from the template."""
+    """A server that already runs. The run's database is copied from the template."""
 
     reach: AttachedReach
 
@@ -133,7 +133,7 @@ class FromTemplateDatabase(AttachedServer[Connection]):
 
 
 def of_template(prefix: str, tablespace: str) -> str | None:
-    """The template database to which a tablespace belongs, by the tablespace's name; None for a run's tablespace."""
+    """The name of the template to which the tablespace belongs. None if it is a run's tablespace."""
     found = re.match(rf"{re.escape(prefix)}_{NAME}(?=_)", tablespace)
     return found[0] if found else None
 
@@ -158,10 +158,12 @@ ORDER BY coalesce(owner.oid, c.oid), c.oid"""
 
 
 class Relation(NamedTuple):
-    """A table or an index. `table` is the index's table, or the table itself. `spread` is the partitioned table to
-    which `table` belongs, or "". `wholes` are the partitioned tables or indexes above it, the nearest first.
-    `tablespace` is "" for the database's default. `place` is the tablespace's folder. `file` is the name of its file,
-    below the server's data folder.
+    """A table or an index.
+
+    `table` is the table of an index, or the table itself. `spread` is the partitioned table to which `table` belongs,
+    or "". `wholes` are the partitioned tables or indexes to which it belongs, the nearest first. `tablespace` is "" for
+    the default tablespace of the database. `place` is the folder of the tablespace. `file` is the path of its file,
+    relative to the server's data folder.
     """
 
     oid: int
@@ -181,20 +183,23 @@ class Relation(NamedTuple):
 
 
 def relations_in(connection: Connection, schema: str, kinds: str = "ri") -> list[Relation]:
-    """Every table and index of a schema, from the server's own catalogue."""
+    """Every table and index of a schema, from the server's catalogue. `kinds` has the letters of relkind."""
     return relations_like(connection, f"^{re.escape(schema)}$", kinds)
 
 
 def relations_like(connection: Connection, schemas: str, kinds: str = "rim") -> list[Relation]:
-    """Every table, index and materialized view of the schemas whose names match a pattern. Takes no lock on them,
-    because a generator's sessions may wait for a lock of storagelab.
+    """Every table, index and materialized view in the schemas whose names match a pattern.
+
+    The query takes no lock on them, because storagelab itself may have locked them to hold a generator's sessions.
     """
     return [Relation(*row) for row in connection.execute(_RELATIONS, [list(kinds), schemas]).fetchall()]
 
 
 class Layout(Places):
-    """The layout of one cell in one database. `prefix` begins every name that is made; `spaces` begins the names of
-    tablespaces that outlive the run.
+    """The layout of one cell in one database.
+
+    All names that storagelab makes begin with `prefix`. If tablespaces remain after the run, their names begin with
+    `spaces`.
     """
 
     def __init__(
@@ -207,8 +212,8 @@ class Layout(Places):
         return f"{self.spaces}_f{number:04d}"
 
     def create(self, connection: Connection) -> None:
-        """Makes tablespaces, schema and tables, each in its own transaction, because one transaction for all partitions
-        could need more locks than the server has.
+        """Makes the schema, the tablespaces and the tables. Each has its own transaction, because one transaction for
+        all partitions could need more locks than the server has.
         """
         with connection.transaction():
             execute(connection, "CREATE SCHEMA {}", self.prefix)
@@ -222,14 +227,13 @@ class Layout(Places):
         return [(self.tablespace(number), self.folder_of(number)) for number in self.data_files if self.on_volumes]
 
     def _create_tables(self, connection: Connection) -> None:
-        """Makes the tables of the load that storagelab makes itself."""
+        """Makes the tables that storagelab makes itself. A generator makes all others."""
 
     def drop(self, connection: Connection, *, templates: bool = True) -> list[str]:
-        """Drops all that storagelab made under the prefix, in any layout.
+        """Drops everything that storagelab made with the prefix, whatever its layout. Returns the dropped names.
 
-        Returns the dropped names. Without `templates`, the databases from which storagelab makes later runs' databases
-        stay, with their tablespaces. If something has such a name and is not storagelab's, raises PreflightError and
-        drops nothing.
+        If `templates` is False, the template databases and their tablespaces remain for later runs. If an object has
+        such a name but is not storagelab's, raises PreflightError and drops nothing.
         """
         if self.config.target.attached:
             check_direct(connection, self.config.target)
@@ -250,8 +254,8 @@ class Layout(Places):
         return [f"{what} {name}" for what, names in made.items() for name in names]
 
     def _drop_partitions(self, connection: Connection, schema: str) -> None:
-        """Drops partitions one by one if there are many, because one transaction for all could need more locks than the
-        server has.
+        """If there are many partitions, drops them one by one. One transaction for all partitions could need more locks
+        than the server has.
         """
         partitions = connection.execute(
             "SELECT relname FROM pg_class WHERE relispartition AND relkind = 'r' AND relnamespace = %s::regnamespace",
@@ -261,14 +265,15 @@ class Layout(Places):
             execute(connection, "DROP TABLE {}", (schema, name))
 
     def check_nothing_in_the_way(self, connection: Connection) -> None:
-        """Refuses schemas and tablespaces of others whose names storagelab needs. Raises PreflightError."""
+        """Raises PreflightError if another user's schema or tablespace has a name that storagelab needs."""
         self._made_before(connection)
 
     def _made_before(self, connection: Connection) -> dict[str, list[str]]:
-        """Names of databases, schemas and tablespaces that an earlier run left.
+        """The names of databases, schemas and tablespaces that an earlier run left. Raises PreflightError if one is not
+        storagelab's.
 
-        A database or a schema is recognised by its comment. A tablespace is recognised by its folder: storagelab made
-        the folder around it, or it has a name that operators give to folders for storagelab.
+        storagelab recognises its databases and schemas by their comment, and its tablespaces by their folder. The
+        folder is inside a folder that storagelab made, or an operator gave it the name that storagelab requires.
         """
         databases = connection.execute(
             "SELECT datname, shobj_description(oid, 'pg_database') FROM pg_database WHERE "
@@ -303,28 +308,28 @@ class Layout(Places):
 
 
 def moving(moves: Sequence[Move], folders: Mapping[str, str]) -> Iterator[str]:
-    """The statements, and what to check before them."""
-    yield "-- Before: a backup that was restored once; room for what moves and, in the log, for its copy."
+    """The lines of a script that moves tables, indexes and the log. Comments say what to check before each step."""
+    yield "-- Before you begin: test your backup. The volume and the log need room for a copy of all that moves."
     for to in dict.fromkeys(one.to for one in moves if one.kind != "log"):
         folder = f"{folders[to]}/tablespace"
-        yield f"-- An empty folder of the server's user, also on each replica, at the same path: {folder}"
+        yield f"-- Make this empty folder for the server's user, also on each replica: {folder}"
         escaped = folder.replace("'", "''")
-        yield f"CREATE TABLESPACE {_name(to)} LOCATION '{escaped}';  -- unless there is one on that volume"
+        yield f"CREATE TABLESPACE {_name(to)} LOCATION '{escaped}';  -- unless the volume already has one"
     if any(one.names or one.what == TABLES for one in moves):
-        yield "-- In the objects' own database. Each of these locks what it moves until it is copied."
-        yield "SET lock_timeout = '5s';  -- a statement that waits for a lock makes all others wait behind it"
+        yield "-- Run this in the objects' database. Each statement locks its table or index until it is copied."
+        yield "SET lock_timeout = '5s';  -- while a statement waits for its lock, later sessions wait behind it"
     yield from _statements(moves)
     for one in moves:
         if one.kind == "log":
             folder = quote(f"{folders[one.to]}/pg_wal")
-            yield "-- The log: room for max_wal_size and more. Nothing (systemd, Patroni) may restart the server now."
-            yield "-- Stop the server by the means that started it. Then, in a shell as its user:"
-            # pg_wal may be a link already: then the folder that it leads to moves.
+            yield "-- The volume needs more room than max_wal_size. Stop the server with the tool that started it."
+            yield "-- Nothing (systemd, Patroni) may restart it now. Then run this in a shell as the server's user:"
+            # If pg_wal is already a link, the command moves the folder to which the link points.
             moved = (
                 f'from=$(readlink -f "$PGDATA/pg_wal") && mv -T "$from" {folder} && ln -sfn {folder} "$PGDATA/pg_wal"'
             )
             yield f'pg_ctl status -D "$PGDATA" || {{ {moved} && echo "was in $from"; }}'
-            yield "-- Start it again. The way back: the same, to the folder that it was in."
+            yield "-- Start the server again. To undo this, move pg_wal back to the folder that the shell has shown."
 
 
 def _statements(moves: Sequence[Move]) -> Iterator[str]:
@@ -332,7 +337,7 @@ def _statements(moves: Sequence[Move]) -> Iterator[str]:
         if one.names:
             yield f"ALTER {one.kind.upper()} {'.'.join(map(_name, one.names))} SET TABLESPACE {_name(one.to)};"
             if one.kind == "index":
-                yield f"-- or without the lock: REINDEX (TABLESPACE {_name(one.to)}, CONCURRENTLY) INDEX ...;"
+                yield f"-- or, without a long lock: REINDEX (TABLESPACE {_name(one.to)}, CONCURRENTLY) INDEX ...;"
         elif one.what == TABLES:
             for kind in ("TABLE", "INDEX"):
                 yield f"ALTER {kind} ALL IN TABLESPACE pg_default SET TABLESPACE {_name(one.to)};"

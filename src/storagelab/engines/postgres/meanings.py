@@ -1,8 +1,9 @@
-"""Facts about PostgreSQL that need no driver: the meaning of each wait event of 14 to 18 (to add one, add one line to
-`LISTED`), and which data survive a crash under its settings.
+"""The meaning of each wait event of PostgreSQL 14 to 18, and which data survive a crash under the server's settings.
+This module needs no database driver.
 
-The names are the server's (documentation of pg_stat_activity; the view pg_wait_events from 17 on). 17 respelled many of
-them (`WALSync` is now `WalSync`), but types never changed, so names are compared without case.
+To add a wait event, add one line to `LISTED`. The names are the server's: see the documentation of pg_stat_activity, or
+from PostgreSQL 17 on the view pg_wait_events. PostgreSQL 17 changed the spelling of many names: `WALSync` is now
+`WalSync`. So names are compared without case. The types of wait events have not changed.
 """
 
 from __future__ import annotations
@@ -14,12 +15,11 @@ from storagelab.watching import wait_events as v
 from storagelab.watching.wait_events import Event, Knowledge, WaitEvents, io
 
 IDLE = "Client:ClientRead"
-"""The session waits for its client: it has not begun, or it has finished."""
+"""The session waits for its client, because it has not begun its work or has finished it."""
 BARRIER = "Lock:advisory"
-"""Workers wait for an advisory lock until all of them are ready."""
+"""Workers wait for an advisory lock until all workers are ready."""
 LISTED = {
-    # Reading pages. In 18, an I/O worker or io_uring may read the page. Then the session waits until the read is
-    # complete.
+    # Reads of pages. In PostgreSQL 18, an I/O worker or io_uring may read for the session, which waits until it ends.
     "IO:DataFileRead": io(v.PAGE_READ, "a page of a data file"),
     "IO:DataFilePrefetch": io(v.PAGE_READ, "a page of a data file"),
     "IO:AioIoCompletion": Event(v.PAGE_READ, "a page that an I/O worker reads"),
@@ -28,7 +28,7 @@ LISTED = {
     "LWLock:AioUringCompletion": Event(v.PAGE_READ, "a page that another session's io_uring reads"),
     "LWLock:AioWorkerSubmissionQueue": Event(v.LATCH, "the queue of the I/O workers"),
     "IPC:BufferIo": Event(v.PAGE_READ, "a page that another session reads or writes"),
-    # Writing pages: a session that needs a buffer must write out the buffer's dirty page first.
+    # Writes of pages. If a session needs a buffer with a dirty page, it must first write this page to its file.
     "IO:DataFileWrite": io(v.EVICTION, "a dirty page written to make room"),
     "IO:DataFileFlush": io(v.EVICTION, "the kernel's write-back of a data file"),
     "IO:DataFileExtend": io(v.FILE_GROWTH, "new pages of a data file"),
@@ -54,7 +54,7 @@ LISTED = {
     "IPC:ProcarrayGroupUpdate": Event(v.LATCH, "the end of transactions, done in groups"),
     "IPC:XactGroupUpdate": Event(v.LATCH, "the end of transactions, done in groups"),
     "Timeout:SpinDelay": Event(v.SPINLOCK, "a spinlock"),
-    # Not about storage.
+    # These waits do not concern storage.
     "Client:ClientRead": Event(v.NETWORK, "the client"),
     "Timeout:PgSleep": Event(v.SLEEP, "a sleep that was asked for"),
     "IO:DsmAllocate": io(v.MEMORY, "shared memory"),
@@ -74,12 +74,12 @@ event_of = WaitEvents(LISTED, RULES, str.casefold)
 _LOSE: dict[str, Loss] = {
     "fsync": "everything", "synchronous_commit": "last commits", "full_page_writes": "pages not in the log",
 }  # fmt: skip
-"""The data that are lost if the setting is off."""
+"""For each setting: the data that a crash loses if the setting is off."""
 DECIDING = tuple(_LOSE)
 
 
 def judge(settings: Mapping[str, str], _version: str = "") -> Durability:
-    """Judges `settings` as the server shows them. The settings that decide are on by default."""
+    """The durability under these settings. `settings` has the server's values. A missing setting is on by default."""
     values = {name: settings.get(name, "on") for name in DECIDING}
     lose = {name: _LOSE[name] for name, value in values.items() if value.lower() in ("off", "false", "no", "0")}
     return Durability(

@@ -1,5 +1,6 @@
-"""Checks that this machine and this server can run every cell of the plan: the properties of a running server, the
-rights of the login, and the disk space that runs take. Changes nothing.
+"""Checks that this machine and this server can run every cell of the plan. Changes nothing.
+
+It checks the properties of a running server, the rights of the login, and the disk space that the runs need.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ from storagelab.servers.places import Places, remote_name, share_on, tables_of
 from storagelab.spec.units import parse_bytes, parse_seconds
 from storagelab.volumes.folders import Site
 
-# The disk space of a row, measured on 18.4 and rounded up: heap and index (half-full pages included), and log.
+# The disk space of a row in bytes, measured on 18.4 and rounded up: in heap and index, with half-full pages, and in the
+# log.
 _RANDOM_ROW_BYTES = 270
 _SEQUENTIAL_ROW_BYTES = 8192 + 40
 _RANDOM_LOG_BYTES = 500
@@ -42,25 +44,24 @@ _SERVER_BYTES = 64 * 2**20
 _PAGE_BYTES = 8192
 _MAX_WAL_UNIT_BYTES = 2**20
 _WAL_OVERSHOOT = 1.5
-"""max_wal_size is a target. PostgreSQL may exceed it while a checkpoint is in progress."""
+"""The largest log as a multiple of max_wal_size. PostgreSQL may exceed max_wal_size while a checkpoint runs."""
 _LOG_OF_DATA = 1.5
-"""The bytes of log for making and reading a generator's tables, per byte of data: rows, whole pages after a checkpoint,
-and hint bits. Measured on 18.4: 1.05 for pgbench's tables at scale 20."""
+"""The bytes of log per byte of data when a generator's tables are made and read. They hold rows, whole pages after a
+checkpoint, and hint bits. Measured on 18.4: 1.05 for pgbench's tables at scale 20."""
 _GROWTH_BYTES_PER_S = 2 * 2**20
-"""The growth of tables per second with writing transactions. It is a guess: 400 bytes for each of 5,000
-transactions."""
+"""How many bytes the tables grow per second if transactions write. This is a guess: 5,000 transactions of 400 bytes."""
 _LIKE_US = (
-    "the load's programs get the parts of the DSN, your HOME, PG*, KRB5* and SSL_CERT_*: certificates and keys must be "
-    "where they look for them"
+    "the load's programs get the DSN's options, HOME, PG*, KRB5* and SSL_CERT_* from you: certificates and keys must "
+    "be in the places that these name, or in libpq's default places"
 )
 _LOCKS_NOTE = (
-    "transactions may hold {needed:,} locks at once, and the server's lock table is sure to have room for {room:,}\n"
-    "if runs fail for lack of shared memory, raise max_locks_per_transaction on the server"
+    "transactions may hold {needed:,} locks at once, but the server's lock table may have room for only {room:,}\n"
+    "if runs fail because shared memory is full, raise max_locks_per_transaction on the server"
 )
 
 
 def check(plan: Plan, site: Site) -> Preflight:
-    """Checks everything that could make a run fail. Raises PreflightError naming the key."""
+    """Checks everything that could make a run fail. Raises PreflightError, which names the key."""
     found = CHECKS.check(plan, site)
     concerned = [cell for cell in plan.cells if concerns(cell.config.workload)]
     cycles = checks.by_cell(concerned, db.connected, _cycle_shown, _cycle_asked)
@@ -68,7 +69,7 @@ def check(plan: Plan, site: Site) -> Preflight:
 
 
 def durability(config: Config) -> Durability:
-    """The data that survive a crash of the cell's server."""
+    """Which data survive a crash of the cell's server."""
     asked = {name.lower(): db.settings_text(value) for name, value in config.target.settings.items()}
     return of_cell(config, asked, db.connected, _deciding, judge)
 
@@ -82,14 +83,14 @@ def _deciding(connection: db.Connection) -> tuple[dict[str, str], str]:
 
 
 class ServerFacts(checks.AttachedFacts):
-    """The facts about a PostgreSQL that already runs, and the rights of its login."""
+    """The facts about a PostgreSQL server that already runs, and the rights of the login."""
 
     superuser: bool
     may_create: bool
     may_make_database: bool
-    locks: int  # the locks for which its lock table surely has room
-    standby: bool  # it follows another server, and takes no writes
-    set_for_load: tuple[str, ...]  # "name=value" that its database or role sets
+    locks: int  # the lock table has room for at least this number of locks
+    standby: bool  # whether it is a hot standby, which accepts no writes
+    set_for_load: tuple[str, ...]  # settings of the database or role, as "name=value"
     setting_contexts: dict[str, str]
 
     @property
@@ -122,7 +123,7 @@ FROM pg_roles WHERE rolname = current_user"""
 
 
 def read_facts(connection: db.Connection) -> ServerFacts:
-    """Asks the server for its properties and for the rights of this login."""
+    """Reads the properties of the server and the rights of this login."""
     row = connection.cursor(row_factory=dict_row).execute(_FACTS).fetchone()
     assert row is not None
     owner = _owner_on_this_machine(connection.info.backend_pid, row.pop("began_s"))
@@ -133,10 +134,10 @@ def read_facts(connection: db.Connection) -> ServerFacts:
 
 
 def _owner_on_this_machine(pid: int, backend_start_s: float) -> tuple[int, int] | None:
-    """The owner of the process of storagelab's own session, if it runs on this machine, whose kernel then knows the
-    session.
+    """The owner of the process that serves storagelab's own session. None if the process is not on this machine.
 
-    Its name and start time must match, because a remote server's pid may belong to another process here.
+    The name and the start time of the process must match, because the pid on a remote server may be the pid of another
+    process here. The kernel must also show the process's scheduling times.
     """
     folder = Path(f"/proc/{pid}")
     age_s = process_age_s(folder, ("postgres", "postmaster"))
@@ -156,8 +157,8 @@ def _check_server(connection: db.Connection, configs: Sequence[Config], site: Si
         for volume, path in site.volume_paths(config).items() if config.data_volumes else ():
             space.check_folder_for_server(facts.process_owner, volume, path)
     _check_folders(connection, layouts)
-    # A transaction may touch every data file, and locks the file's table and index. A generator's transactions are
-    # short.
+    # A transaction may use every data file. Then it locks the table and the index of each. A generator's transactions
+    # are short.
     most = max(
         2 * one.database_load.connections
         * (one.layout.data_files if one.generated
@@ -169,7 +170,9 @@ def _check_server(connection: db.Connection, configs: Sequence[Config], site: Si
 
 
 def check_rights(config: Config, facts: ServerFacts) -> None:
-    """Checks the login's rights and the server's limits. Raises PreflightError naming what is missing."""
+    """Checks the login's rights and the server's limits. Raises PreflightError, which names the missing right or the
+    limit.
+    """
     database = needs_database(config)
     old, room = checks.needs_of_every_engine(facts, (OLDEST_MAJOR,), config.database_load.connections)
     right, grant = "role pg_checkpoint", "GRANT pg_checkpoint TO ..."
@@ -178,19 +181,19 @@ def check_rights(config: Config, facts: ServerFacts) -> None:
     needs = [
         old,
         (not facts.standby,
-         "the server is a hot standby: it follows another server, and takes no writes",
-         "name its primary, or a server of its own; capture also watches a standby"),
+         "the server is a hot standby, so it accepts no writes",
+         "name its primary, or another server that accepts writes; the command capture also watches a standby"),
         (facts.may_create or database,
-         "the login lacks the right CREATE on the database, needed for storagelab's own schema",
+         "the login lacks the right CREATE on the database, which is needed to make storagelab's schema",
          "as its owner: GRANT CREATE ON DATABASE ... TO ..."),
         (facts.may_make_database or not database,
-         "the login lacks the right CREATEDB, needed for the database that storagelab makes for the load",
+         "the login lacks the right CREATEDB, which is needed to make the load's database",
          "as an administrator: ALTER ROLE ... CREATEDB"),
         (facts.superuser or not config.data_volumes,
-         "the login lacks the right SUPERUSER, needed for CREATE TABLESPACE, which puts data files on volumes",
-         "use a superuser, or leave [volumes] out to measure where the server keeps its files"),
+         "the login lacks the right SUPERUSER, which is needed to put data files on volumes by CREATE TABLESPACE",
+         "use a superuser, or leave [volumes] out to measure in the server's own folder"),
         (facts.may_write_out or not config.between_runs.checkpoint,
-         f"the login lacks the {right}, needed for CHECKPOINT between runs",
+         f"the login lacks the {right}, which is needed for CHECKPOINT between runs",
          f"{grant}, or set between_runs.checkpoint = false"),
         room,
     ]  # fmt: skip
@@ -198,10 +201,11 @@ def check_rights(config: Config, facts: ServerFacts) -> None:
 
 
 def check_session_settings(connection: db.Connection, facts: ServerFacts, settings: Mapping[str, str]) -> None:
-    """Checks that settings can be changed for storagelab's own sessions, the only way on an attached server.
+    """Checks that the spec's settings can be set for a session. On an attached server, storagelab can set them only for
+    sessions.
 
-    Tries each setting in this session and resets it. Raises PreflightError with the server's message for a setting that
-    can't be set.
+    Sets each setting in this session and resets it. Raises PreflightError with the server's message if a setting can't
+    be set.
     """
     for name, value in settings.items():
         key, context = f"target.settings.{name}", facts.setting_contexts.get(name)
@@ -223,9 +227,10 @@ def check_session_settings(connection: db.Connection, facts: ServerFacts, settin
 
 
 def _check_folders(connection: db.Connection, layouts: Iterable[Places]) -> None:
-    """Checks the folders for tablespaces: neither PostgreSQL nor storagelab can make them on another machine.
+    """Checks that the folders for tablespaces exist on the server's machine, because neither PostgreSQL nor storagelab
+    can make them on another machine.
 
-    Raises PreflightError with the operator's command for the missing folders.
+    Raises PreflightError if a folder is missing. The error has the command with which the operator makes the folders.
     """
     wanted = {
         (layout.volume_of(number), layout.folder_of(number)): number
@@ -247,7 +252,7 @@ def _check_folders(connection: db.Connection, layouts: Iterable[Places]) -> None
 
 
 def _brace(first: int, last: int) -> str:
-    """A shell pattern for the names from the first to the last. Additional folders do no harm."""
+    """A shell pattern for all folder names from the first to the last number. It may include folders that exist."""
     begin, dash, number = remote_name(first).rpartition("-")
     return begin + dash + (number if first == last else f"{{{number}..{remote_name(last).rpartition('-')[2]}}}")
 
@@ -256,8 +261,8 @@ def _brace(first: int, last: int) -> str:
 
 
 def _bytes_on(config: Config, volume: str) -> int:
-    """The most disk space that one run of this cell takes on a volume."""
-    if config.generated:  # the objects that the user's own files make are not known before
+    """The most disk space in bytes that one run of this cell needs on a volume."""
+    if config.generated:  # the objects in the user's own files are unknown before the run
         made = _data_bytes(config)
         return max(_making_bytes_on(config, volume, made), _copied_bytes_on(config, volume))
     work, files = config.insert_load, config.layout.data_files
@@ -272,16 +277,19 @@ def _data_bytes(config: Config) -> int:
 
 
 def _copied_bytes_on(config: Config, volume: str) -> int:
-    """The space of a generator's tables and indexes in their places, with the growth during a run."""
+    """The bytes of a generator's tables and indexes on a volume, with their growth in a run and the server's files."""
     load, made = config.generated_load, _data_bytes(config)
     grown = 0 if load.reads_only else _GROWTH_BYTES_PER_S * (load.longest_s or 0)
     share = share_on(config, tables_of(config)(config, "", None).known_objects, volume)
-    overshoot = 1.0 if load.reads_only else _WAL_OVERSHOOT  # a copy begins after a checkpoint, and writes nothing more
+    overshoot = 1.0 if load.reads_only else _WAL_OVERSHOOT  # after the copy, reads write no log
     return round(share * (made + grown)) + _server_bytes_on(config, volume, _log_bytes(config, made), overshoot)
 
 
 def _making_bytes_on(config: Config, volume: str, made: int) -> int:
-    """The tables' space during the set-up: index builds sort them, and tables to be moved fill the first volume."""
+    """The bytes on a volume during the set-up.
+
+    The builds of indexes need space to sort. Tables that are later moved are first on the first volume.
+    """
     tables = tables_of(config)
     in_place = _copied_bytes_on(config, volume)
     if volume not in config.data_volumes[:1]:
@@ -294,7 +302,7 @@ def _making_bytes_on(config: Config, volume: str, made: int) -> int:
 
 
 def _log_bytes(config: Config, made: int) -> float:
-    """The largest amount of log for making a generator's tables and for a run."""
+    """The most bytes of log that are written while a generator's tables are made and during a run."""
     load = config.generated_load
     if not load.reads_only or load.data.units is None:
         return math.inf
@@ -303,7 +311,9 @@ def _log_bytes(config: Config, made: int) -> float:
 
 
 def _server_bytes_on(config: Config, volume: str, log_bytes: float, overshoot: float = _WAL_OVERSHOOT) -> int:
-    """The space of a private server besides tables: its own files, and its log of at most `log_bytes`."""
+    """The bytes that a private server needs on a volume in addition to tables: for its own files, and for its log of at
+    most `log_bytes`.
+    """
     if config.target.attached:
         return 0
     total = _SERVER_BYTES if volume in config.data_volumes[:1] else 0
@@ -319,18 +329,18 @@ def _private_buffers(config: Config) -> tuple[int, bool]:
 
 
 def _size(config: Config, name: str, default: int, unit_bytes: int) -> int:
-    """The size in bytes of a setting; a number alone counts units."""
+    """The size in bytes of a setting. If its value is a number, the unit is `unit_bytes`."""
     asked = config.target.settings.get(name, default // unit_bytes)
     try:
         return parse_bytes(asked) if isinstance(asked, str) else int(asked) * unit_bytes
     except ValueError:
-        return default  # the server has accepted it already, so only the estimate is less accurate
+        return default  # the server has accepted the value; only this estimate gets less exact
 
 
 CHECKS = checks.Checks(
     starter=STARTER, programs_folder=lambda programs: Path(programs.folder), bytes_on=_bytes_on,
     kept_bytes_on=_copied_bytes_on, is_barred=lambda path: "'" in path,
-    bar="has a single quote in it, which PostgreSQL does not accept in the path of data files",
+    bar="has a single quote, which PostgreSQL does not accept in the path of data files",
     buffers="shared_buffers", private_buffers=_private_buffers, connect=db.connected, check_server=_check_server,
     check_login=lambda config, site, facts: db.AttachedReach(config, site, facts=facts).check_login(),
     login_hint=_LIKE_US,
@@ -350,7 +360,7 @@ _DEFAULTS = {"checkpoint_timeout": 300.0, "max_wal_size": 2.0**30, "checkpoint_c
 
 
 def _cycle_asked(config: Config) -> CheckpointCycle | None:
-    """The cycle of a private server; None if a setting can't be read here."""
+    """The checkpoint cycle of a private server. None if a setting can't be read as a number."""
     asked = {name.lower(): str(value) for name, value in config.target.settings.items()}
     try:
         return _cycle({**_DEFAULTS, **{name: _number(name, asked[name]) for name in _DEFAULTS if name in asked}})
@@ -359,8 +369,9 @@ def _cycle_asked(config: Config) -> CheckpointCycle | None:
 
 
 def _number(name: str, text: str) -> float:
-    """A setting in seconds, bytes, or without a unit; a number alone counts the server's own units. Raises
-    ValueError.
+    """The value of a setting in seconds or bytes, or without a unit. Raises ValueError if it is not such a value.
+
+    If `text` has no unit, it is in the server's own unit.
     """
     if text.replace(".", "").isdigit():
         return float(text) * (2**20 if name == "max_wal_size" else 1)
@@ -368,11 +379,11 @@ def _number(name: str, text: str) -> float:
 
 
 def _cycle_shown(connection: db.Connection) -> CheckpointCycle:
-    """The cycle of a server that already runs."""
+    """The checkpoint cycle of a server that already runs."""
     return _cycle({name: float(shown) for name, shown in connection.execute(_CYCLE_SHOWN).fetchall()})
 
 
 def _cycle(settings: Mapping[str, float]) -> CheckpointCycle:
-    # A checkpoint is requested early, so that it ends before the log exceeds max_wal_size.
+    # The server begins a checkpoint so early that it ends before the log exceeds max_wal_size.
     log_bytes = settings["max_wal_size"] / (1 + settings["checkpoint_completion_target"])
     return CheckpointCycle(settings["checkpoint_timeout"], log_bytes, "checkpoint_timeout", "max_wal_size")

@@ -1,9 +1,10 @@
-"""Samples a run: the wait of each worker session, with exact totals from the kernel, and a time series once a second.
+"""Observes a run: samples the wait of each worker session, reads exact totals from the kernel, and records a time
+series once a second.
 
-PostgreSQL shows only what a session waits for now. So the sampler samples all worker sessions many times a second. Each
-sample asks the kernel for each session's state, and the server for its wait. The kernel also knows exactly how long a
-session was on a CPU and in its queue over the whole run. `storagelab.model.waits` makes wait statistics from the
-samples and the kernel's totals.
+PostgreSQL shows only the present wait of a session. So the sampler samples all worker sessions many times a second. In
+each sample, it reads the state of each session from the kernel, and the wait of the session from the server. The kernel
+also counts exactly how long each session was on a CPU, and how long it was in the CPU's queue. `storagelab.model.waits`
+makes wait statistics from the samples and the kernel's counts.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ from storagelab.watching.sampler import Observation, RawWaitsOf, SessionSampler
 
 # --- waiting ---------------------------------------------------------------------------------------------------------
 #
-# Finds the objects for which sessions waited at one moment: the extension of a relation, a row, a transaction. The lock
-# table names the object; for latches and I/O, the server shows only the kind of wait.
+# Finds the objects for which sessions waited at one moment, for example a row, a transaction or the extension of a
+# relation. The lock table names these objects. For latches and I/O, the server shows only the kind of the wait.
 
 
 Relations = Mapping[int, tuple[str, int | None]]
-"""oid -> (name of the relation, number of the data file it is in, from 1)."""
-# Reads the lock table once, then pairs each request that was not granted with a session that holds that lock. Two rows
-# concern the same lock if all columns that can identify an object agree.
+"""By OID: the name of the relation, and the number of its data file. The numbers begin with 1."""
+# Reads the lock table once. Then joins each request that was not granted with a session that holds the same lock. Two
+# rows concern the same lock if they have equal values in all columns that can identify an object.
 LOCKS_SQL = b"""
 with locks as materialized (
   select pid, granted, locktype, relation, page, tuple, transactionid, mode,
@@ -46,7 +47,7 @@ from locks waiter where not waiter.granted"""
 
 
 class LockWait(NamedTuple):
-    """One row of `LOCKS_SQL`; fields are empty where the server returns null."""
+    """One row of `LOCKS_SQL`. If the server returns null, the field is empty or None."""
 
     pid: int
     locktype: str
@@ -68,8 +69,10 @@ def lock_wait(row: Sequence[bytes | None]) -> LockWait:
 def waiting_tasks(
     at_s: float, seen: Mapping[int, str], locks: Sequence[LockWait], relations: Relations
 ) -> tuple[WaitingTask, ...]:
-    """One moment. `seen` maps the PID of each working session to its wait at that moment, `NO_EVENT` if it had none. In
-    `locks`, only requests of these sessions count. The wait with the most sessions comes first.
+    """The waits of all sessions at one moment. The wait with the most sessions comes first.
+
+    `seen` maps the PID of each working session to its wait, or to `NO_EVENT` if it has none. In `locks`, requests of
+    other sessions are ignored.
     """
     groups: Counter[tuple[str, Resource, int | None, str]] = Counter()
     named = {lock.pid for lock in locks if lock.pid in seen}
@@ -78,7 +81,7 @@ def waiting_tasks(
             resource, data_file = resource_of(lock, relations)
             groups[(f"Lock:{lock.locktype}", resource, data_file, _doing(lock.holder, seen))] += 1
     for pid, wait_type in seen.items():
-        # Leave out a lock that was granted between the two readings: it would have no name.
+        # If a lock was granted between the two readings, its object is unknown, so this wait is left out.
         if pid not in named and wait_type != NO_EVENT and not wait_type.startswith("Lock:"):
             groups[(wait_type, Resource(kind=event_of(wait_type).resource), None, "")] += 1
     return tuple(
@@ -90,7 +93,7 @@ def waiting_tasks(
 
 
 def resource_of(lock: LockWait, relations: Relations) -> tuple[Resource, int | None]:
-    """The locked object, and the number of its data file if it has one."""
+    """The locked object, and the number of its data file. The number is None if the object has no data file."""
     name, data_file = relations.get(lock.relation or 0, (f"relation {lock.relation}", None))
     where = name if data_file is None else f"{name} (data file {data_file})"
     if lock.locktype == "transactionid":
@@ -115,14 +118,14 @@ def _doing(holder: int | None, seen: Mapping[int, str]) -> str:
 
 
 LOOKS_PER_TURNS = 2
-"""The number of times that sessions got a CPU is read only with every second sample: it is used only for WaitCount's
-shares, which are rough.
+"""Only every second sample reads how many times the sessions have got a CPU. This number is used only for the shares of
+WaitCount, which need not be exact.
 """
 ANSWER_POLL_MS = 2_000
 _SESSIONS = b"storagelab_sessions"
 _LOCKS = b"storagelab_locks"
-# This is the function below the view, because the view's joins to the names of databases and roles would cost more than
-# all the rest.
+# This statement uses the function on which the view pg_stat_activity is built. The view also joins the names of
+# databases and roles, and these joins would cost more than the rest of the statement.
 _SESSIONS_SQL = b"""
 select pid, wait_event_type, wait_event, application_name
 from pg_stat_get_activity(null) where pid = any($1::int[])"""
@@ -142,9 +145,11 @@ def _raw_waits(seen: Observation, elapsed_s: float, busy_s: float, connections: 
 
 
 class Sampler(SessionSampler):
-    """Samples the sessions `pids`. `probe` reads cumulative counters, units last in their names; it is called once a
-    second from the sampler's thread. Workers report rows done as the last integer of their application name. With
-    `of_generator` they report nothing, and their waits for the client between statements count as waits.
+    """Samples the sessions whose processes have the ids `pids`.
+
+    `probe` reads cumulative counters. Their names end with the unit. The sampler's thread calls it once a second.
+    Workers report the number of their rows as the last integer of their application name. With `of_generator`, the
+    sessions don't report their rows, and waits for the client between statements count as waits.
     """
 
     event_of = event_of
@@ -172,13 +177,16 @@ class Sampler(SessionSampler):
     # -- before the run -----------------------------------------------------------------------------------------------
 
     def prepare(self) -> None:
-        """Connects, prepares the statements and opens the kernel's files. Errors of the connection are raised here."""
+        """Connects to the server, prepares the statements and opens the kernel's files.
+
+        Raises psycopg.Error or PreflightError if it can't connect.
+        """
         self._connection = self._connect()
         self._connection.autocommit = True
         self._libpq = self._connection.pgconn
         self._readable = select.poll()
         self._readable.register(self._libpq.socket, select.POLLIN)
-        # Includes the checkpointer in each sample, if this login may see its waits
+        # Each sample includes the checkpointer if this login may see its waits.
         self._checkpointer = value(
             self._connection, "SELECT max(pid) FROM pg_stat_activity WHERE backend_type = 'checkpointer'"
             " AND wait_event_type IS NOT NULL"
@@ -187,7 +195,7 @@ class Sampler(SessionSampler):
         self._looked_at = f"{{{','.join(map(str, pids))}}}".encode()
         for name, sql in ((_SESSIONS, _SESSIONS_SQL), (_LOCKS, LOCKS_SQL)):
             _check(self._libpq.prepare(name, sql))
-        # The first execution of a statement loads catalogues and plans the statement, so it comes before the run.
+        # The first execution of a statement takes longer, because the server plans it. So do this before the run.
         for _ in range(2):
             self._ask(_SESSIONS, [self._looked_at])
             self._answer()
@@ -196,16 +204,16 @@ class Sampler(SessionSampler):
             self._open_kernel_view(self._connection.info.backend_pid)
 
     def _open_kernel_view(self, own_pid: int) -> None:
-        """Opens the kernel's view if the processes with these PIDs are the sessions: they must be siblings of the
-        sampler's own session.
+        """If the processes with these PIDs are the sessions, opens the kernel's view of them.
 
-        If the server is in another PID namespace, its PIDs belong to no process here, or to other processes.
+        They are the sessions if they have the same parent as the process that serves the sampler's own session. If the
+        server is in another PID namespace, its PIDs here belong to no process or to other processes.
         """
         own = TaskView(own_pid)
         views = {pid: TaskView(pid) for pid in self._pids}
         siblings = {(view.parent(), view.name()) for view in (own, *views.values())}
         if own.parent() is not None and any(view.parent() is None for view in views.values()):
-            self.accounts.reason = "a session had ended before the kernel could be asked about it"
+            self.accounts.reason = "a session had ended before its state could be read from the kernel"
         elif len(siblings) != 1 or own.parent() is None:
             self.accounts.reason = "the server's processes are hidden, or in another PID namespace"
         elif own.sched() is None:
@@ -234,9 +242,9 @@ class Sampler(SessionSampler):
     def _look(self, *, count: bool) -> dict[int, str]:
         """One sample of all sessions. Returns the wait of each working session.
 
-        The server is asked first, and the kernel while the server prepares its answer, so that a session's wait and
-        state are from nearly the same moment. Otherwise, most sessions that commit often would have changed their state
-        in between. A session that waits for its client or at the barrier isn't working.
+        First, it sends the query to the server. While the server prepares its answer, it reads the kernel's states. So
+        a session's wait and state are from almost the same moment. Otherwise, sessions that commit often would mostly
+        have changed their state in between. A session that waits for its client or at the barrier isn't working.
         """
         accounts = self.accounts
         turns = accounts.turns() if count and self.passes % LOOKS_PER_TURNS == 0 else {}
@@ -246,7 +254,7 @@ class Sampler(SessionSampler):
         for pid_wire, type_wire, event_wire, application_name in self._answer():
             pid = int(pid_wire or 0)
             if pid == self._checkpointer:
-                # Between checkpoints, the checkpointer waits in its own activity.
+                # Between checkpoints, the checkpointer waits in its main loop. The type of this wait is Activity.
                 self._in_checkpoint = type_wire != b"Activity"
                 self._add_checkpoint()
                 continue
@@ -267,20 +275,20 @@ class Sampler(SessionSampler):
         return seen
 
     def _add_checkpoint(self) -> None:
-        """Adds up the time in which the checkpointer works."""
+        """Adds the time since the last call to the checkpointer's working time, if it was working."""
         at_s = self.at_s
         if self._in_checkpoint:
             self._checkpoint_s += at_s - self._looked_s
         self._looked_s = at_s
 
     def _columns(self) -> dict[str, float]:
-        if self.pace.resting:  # no sample: the checkpointer is assumed to be in the state of its last sample
+        if self.pace.resting:  # without a new sample, the checkpointer's last state counts
             self._add_checkpoint()
         rows = {} if self._of_generator else {"rows": float(self.progress())}
         checkpoint = {} if self._checkpointer is None else {"checkpoint_s": self._checkpoint_s}
         return {**rows, **checkpoint, **self._probe()}
 
-    # This calls libpq directly: a cursor would double the cost of fifty samples a second.
+    # This calls libpq directly, because with psycopg's cursors each sample would cost twice as much.
 
     def _query(self, name: bytes) -> list[list[bytes | None]]:
         self._ask(name, None)
@@ -291,7 +299,7 @@ class Sampler(SessionSampler):
         self._libpq.flush()
 
     def _answer(self) -> list[list[bytes | None]]:
-        """The rows of the last query. Raises OperationalError if no answer comes although the run is over."""
+        """The rows of the last query. Raises psycopg.OperationalError if the run is over and no answer comes."""
         libpq, rows = self._libpq, list[list[bytes | None]]()
         while True:
             while libpq.is_busy():

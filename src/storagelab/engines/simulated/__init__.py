@@ -1,2 +1,2 @@
-"""The simulated server as a target: translates plans for the core (`scenario`) and outcomes for storagelab
-(`measurement`), refuses plans before anything runs (`preflight`), and runs blocks with saved drives (`block`)."""
+"""The simulated server as a target. `scenario` translates plans for the core, and `measurement` translates the core's
+outcomes. `preflight` refuses plans before anything runs. `engine` makes the runs of blocks and saves the drives."""

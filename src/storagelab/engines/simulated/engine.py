@@ -1,7 +1,7 @@
-"""A block of runs on simulated drives: makes the runs in order, saves the drives after each run, and can resume.
+"""Makes the runs of a block on simulated drives, in order. Saves the drives after each run, so that it can resume.
 
-Every outcome follows from the scenario alone. If a block's saved drives are missing, foreign or too new, the block is
-made again from its first run. Results that are already stored are not stored twice.
+Every outcome depends only on the scenario. So if the saved drives of a block are missing, belong to another block or
+are of a later run, the block is made again from its first run. Results that are already stored are not stored again.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from storagelab.volumes.folders import Site
 
 
 class SimulatedBlock:
-    """All runs of one block, in the plan's order."""
+    """All runs of one block, in the order of the plan."""
 
     def __init__(self, block: PlannedBlock, site: Site, state: State) -> None:
-        """Makes the block's scenario; `state` holds the saved drives. Raises PreflightError if it is impossible."""
+        """Makes the block's scenario. `state` stores the drives. Raises PreflightError if this block is impossible."""
         self.planned = block
         self.world = world_of(block.first_cell.config)
         self.scale = block.first_cell.config.target.world_scale
@@ -46,12 +46,14 @@ class SimulatedBlock:
         """The position of the next run."""
 
     def needed(self, wanted: Collection[int]) -> Sequence[int]:
-        """All runs from the run that follows the saved drives, or from the block's first run."""
+        """The positions of the runs that must be made. They begin with the run after the saved drives, or with the
+        block's first run if no saved drives can be used.
+        """
         self._begin(min(wanted))
         return range(self._position, max(wanted) + 1)
 
     def _begin(self, first: int) -> None:
-        """Sets up for the run at position `first`, or for the nearest possible run before it."""
+        """Sets the block up so that its next run is at position `first`, or at the nearest possible one before it."""
         saved = self._saved()
         if saved is not None and saved[0] <= first:
             try:
@@ -61,7 +63,7 @@ class SimulatedBlock:
                 self._position, self._defect = runs_done, defect
                 return
             except PreflightError:
-                pass  # damaged: make the first runs again
+                pass  # the saved drives are damaged, so the block starts again from its first run
         self._block = self._made()
 
     def _made(self, runs_done: int = 0, drives: list[bytes] | None = None) -> _sim.Block | _sim.RawBlock:
@@ -72,13 +74,14 @@ class SimulatedBlock:
 
     @contextmanager
     def open(self, planned: PlannedRun) -> Iterator[Target]:
-        """The target of the next run. There is nothing to set up or to remove."""
+        """The target of the next run. A simulated run needs no set-up and leaves nothing to remove."""
         assert self.planned.runs[self._position] == planned
         yield _Next(self, self.planned.cell_of(planned))
 
     def make(self, progress: Progress) -> dict[str, object]:
-        """Makes the next run and saves its drives. A defect of the drives raises RunFailed, for this run and all later
-        runs.
+        """Makes the next run and saves its drives. Returns the core's outcome.
+
+        If a drive fails, raises RunFailed for this run and for all later runs.
         """
         self._position += 1
         if self._defect:
@@ -104,11 +107,14 @@ class SimulatedBlock:
             "identity": self._histories.until(self._position), "runs_done": self._position,
             "bytes": [len(drive) for drive in drives], "defect": self._defect,
         }  # fmt: skip
-        with suppress(OSError):  # saved drives only save time
+        with suppress(OSError):  # without the saved drives, the runs are made again
             self._state.write([json.dumps(header).encode() + b"\n", *drives])
 
     def _saved(self) -> tuple[int, list[bytes], str] | None:
-        """The number of finished runs, the saved drives, and the defect that lost the drives, if any."""
+        """The number of finished runs, the saved drives, and the defect that made the drives fail, or "".
+
+        None if no drives of this block are saved.
+        """
         try:
             head, _, rest = self._state.read().partition(b"\n")
             header = json.loads(head)
@@ -124,7 +130,7 @@ class SimulatedBlock:
 
 
 class _Histories:
-    """Identifies the history of the drives after a number of runs. A history does not depend on later runs."""
+    """Identifies the history of the drives after each number of runs. A history does not depend on later runs."""
 
     def __init__(self, content: Mapping[str, object], runs: str) -> None:
         """`runs` is the key of the block's runs."""
@@ -156,25 +162,28 @@ class _Next:
 
 @contextmanager
 def opened(block: PlannedBlock, site: Site, state: State) -> Iterator[SimulatedBlock]:
-    """Opens the block; saves its drives in `state` after each run."""
+    """The block, ready to make its runs. It saves its drives in `state` after each run."""
     yield SimulatedBlock(block, site, state)
 
 
 # --- one run alone ---------------------------------------------------------------------------------------------------
 #
-# A single run of a cell on new drives, with the core's complete input and output, to inspect the simulator.
+# Makes a single run of a cell on new drives, and returns the complete input and output of the core. This is for
+# inspecting the simulator.
 
 
 class SingleRun(NamedTuple):
-    """The core's scenario, with its defaults filled in, and the core's outcome."""
+    """The core's scenario with all its defaults, and the core's outcome."""
 
     scenario: dict[str, Any]
     outcome: dict[str, Any]
 
 
 def make_one(block: PlannedBlock, cell: Cell, folder: Shelf, *, every_io: bool) -> SingleRun:
-    """The cell's first run of this block, on the drives in their state at the beginning of the block. `every_io` lists
-    each I/O in the outcome. Raises PreflightError, which names the key, if the plan can't be simulated.
+    """Makes the cell's first run of this block. The drives are as at the beginning of the block.
+
+    With `every_io`, the outcome lists each I/O. Raises PreflightError, which names the key, if the plan can't be
+    simulated.
     """
     world = world_of(cell.config)
     position = next(place for place, planned in enumerate(block.runs) if planned.cell_id == cell.cell_id)
@@ -193,12 +202,14 @@ def make_one(block: PlannedBlock, cell: Cell, folder: Shelf, *, every_io: bool) 
 
 # --- environment -----------------------------------------------------------------------------------------------------
 #
-# A simulated run's environment: the scenario's server and drives, and the simulator; nothing about this machine.
+# The environment of a simulated run: the server and the drives of the scenario, and the simulator. It has no facts
+# about this machine.
 
 
 def describe(content: Mapping[str, Any], config: Config) -> dict[str, object]:
-    """A block's environment, from its scenario `content`: only the costs and switches that the spec sets, and
-    identical drives once.
+    """The environment of a block, from its scenario `content`.
+
+    Of costs and switches, it has only those that the spec sets. Of identical drives, it has only one.
     """
     singles = config.single_drives
     drives = {singles.get(name, name): _drive(drive) for name, drive in content["drives"].items()}
@@ -220,7 +231,7 @@ def describe(content: Mapping[str, Any], config: Config) -> dict[str, object]:
 
 
 def _volume(volume: Mapping[str, Any], declared: VolumeConfig) -> dict[str, object]:
-    """The name in the spec that identical drives have in common."""
+    """The facts about a volume. Identical drives have the name that they share in the spec."""
     facts = {
         name: value for name, value in volume.items() if name in ("raid", "stripe_bytes", "arrays", "offset_bytes")
     }

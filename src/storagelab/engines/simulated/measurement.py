@@ -1,9 +1,10 @@
 """Turns an outcome of the core (crates/sim/src/outcome.rs) into a Measurement. Pure.
 
-**Scale.** A simulation at scale 64 lasts 1/64 of the time, with the rates of the real server. Rows, pages, bytes and
-all times of a run shrink. Cores, connections and latencies do not. The Measurement is life-size: counts, bytes and sums
-of time are multiplied by the scale, but rates and mean latencies are not. Every term of the audit is multiplied by the
-same factor, so that waits + CPU + time after an early finish remain equal to connections x elapsed.
+**Scale.** At a scale of 64, a simulation has 1/64 of the rows, pages and bytes, and lasts 1/64 of the time. Its rates,
+cores, connections and latencies are those of the real server. The Measurement is life-size: counts, bytes and sums of
+time are multiplied by the scale. Rates and mean latencies are not. Waits, CPU time, the time after an early finish, and
+elapsed time are all multiplied by the same factor. So waits + CPU + time after an early finish remain equal to
+connections x elapsed.
 """
 
 from __future__ import annotations
@@ -32,17 +33,17 @@ _CATEGORIES: dict[str, Category] = {
     "SLEEP_BPOOL_FLUSH": "data-write", "WRITE_COMPLETION": "data-write", "PAGELATCH_UP": "allocation",
     "PAGELATCH_SH": "page-latch", "PAGELATCH_EX": "page-latch", "SOS_SCHEDULER_YIELD": "cpu-queue",
 }  # fmt: skip
-"""PAGELATCH_UP is requested only on allocation pages."""
+"""PAGELATCH_UP is an allocation wait, because only allocation pages are latched in this mode."""
 _PAGES = {"PFS": PFS_PAGE, "GAM": "a GAM page", "data": "a data page"}
 _NO_PAGE = "(no page)"
 _LOG_FILE = 2
-"""A server numbers its files 1 (data), 2 (log), 3 (data) and so on."""
+"""The server's number of the log file. The data files have the numbers 1, 3, 4 and so on."""
 _NOT_COUNTS = ("read_latency_ns", "write_latency_ns", "write_amplification")
 _OF_THE_SIMULATION = ("fingerprint", "events")
 
 
 def measurement(outcome: Mapping[str, Any], cell: Cell, environment: Mapping[str, object]) -> Measurement:
-    """One run, life-size. `outcome` is the core's, parsed."""
+    """The measurement of one run, life-size. `outcome` is the parsed outcome of the core."""
     scale = cell.config.target.world_scale
     taken, looks = _series(outcome["series"], scale, cell), outcome["waiting_tasks"]
     series, kept = thinned(taken), kept_looks(looks)
@@ -87,7 +88,7 @@ def _waiting_tasks(samples: list[dict[str, Any]], scale: int) -> Iterator[Waitin
 
 
 def _crowds(outcome: Mapping[str, Any]) -> Iterator[CountedCrowd]:
-    """Numbers of sessions and shares of time are the same at any scale."""
+    """The numbers of sessions at latches, with their shares of time. Both are the same at any scale."""
     for row in outcome["crowds"]:
         yield CountedCrowd(
             wait_type=row["wait_type"],
@@ -99,7 +100,7 @@ def _crowds(outcome: Mapping[str, Any]) -> Iterator[CountedCrowd]:
 
 
 def _resource(decoded: str) -> Resource:
-    """Reads the core's "PFS 5:1:1520544", or the name of a resource that is not a page."""
+    """The object of a wait. `decoded` is the core's text: for a page, for example, "PFS 5:1:1520544"."""
     kind, _, place = decoded.partition(" ")
     if kind not in _PAGES:
         return resource_of(decoded or _NO_PAGE)
@@ -124,8 +125,9 @@ def _counters(outcome: Mapping[str, Any], scale: int, cell: Cell) -> dict[str, d
 
 
 def device_counters(outcome: Mapping[str, Any], scale: int, cell: Cell) -> dict[str, dict[str, float]]:
-    """The work of drives and volumes, life-size: one group for each, but a single group for drives that the spec
-    declares as alike.
+    """The work of drives and volumes, life-size: group -> name -> value.
+
+    Each volume and each drive has a group. Identical drives that the spec declares together have one group.
     """
     singles = cell.config.single_drives
     groups: dict[str, dict[str, float]] = {}
@@ -140,7 +142,7 @@ def device_counters(outcome: Mapping[str, Any], scale: int, cell: Cell) -> dict[
 
 
 def _together(one: Mapping[str, float], other: Mapping[str, float]) -> dict[str, float]:
-    """Sums over the drives. Write amplification is calculated from the sums."""
+    """The sums of the counters of drives. Write amplification is calculated from the sums."""
     both = {name: value + other[name] for name, value in one.items()}
     if "write_amplification" in both:
         written = both["host_flash_pages"]
@@ -167,7 +169,7 @@ def _of_devices(outcome: Mapping[str, Any], scale: int) -> dict[str, dict[str, f
 
 
 def _counted(counts: Mapping[str, float], scale: int) -> dict[str, float]:
-    """Sums over the scaled simulation, converted to life-size; times in seconds."""
+    """The counts of the scaled simulation, converted to life-size. Times are in seconds."""
     life_size = {name: value if name in _NOT_COUNTS else value * scale for name, value in counts.items()}
     return {
         (f"{name.removesuffix('_ns')}_s" if name.endswith("_ns") else name): value * NS
@@ -178,7 +180,9 @@ def _counted(counts: Mapping[str, float], scale: int) -> dict[str, float]:
 
 
 def _series(series: Mapping[str, list[float]], scale: int, cell: Cell) -> TimeSeries:
-    """Reports I/O by volume if all of it goes to one volume, otherwise for all volumes together."""
+    """The time series of a run. If all data files are on one volume, the columns of I/O have its name. Otherwise, they
+    are for all data volumes together and have the name `data`.
+    """
     volumes = cell.config.data_volumes
     data = f"volume.{volumes[0] if len(volumes) == 1 else 'data'}"
     log = f"volume.{cell.config.log_volume}"
@@ -200,9 +204,10 @@ def _series(series: Mapping[str, list[float]], scale: int, cell: Cell) -> TimeSe
 
 # --- thinning --------------------------------------------------------------------------------------------------------
 #
-# Reduces the data of a run for the store, to some 20 kB. The core samples so often that short runs have detail, so long
-# runs have thousands of points. So this code merges intervals into longer intervals with the same means. Only every nth
-# sample of waiting tasks is kept, with its longest queues. Sums over the run (waits, counters) stay the same. Pure.
+# Reduces the data of a run to about 20 kB for the store. The core samples so often that even short runs are recorded in
+# detail. So long runs have thousands of points. Their intervals are merged into longer intervals with the same means.
+# Of the samples of waiting tasks, only every nth is kept, with its longest queues. Sums over the run, such as waits and
+# counters, are not changed. Pure.
 
 
 POINTS_MOST = 100
@@ -213,7 +218,7 @@ _DIGITS = 6
 
 
 def thinned(series: TimeSeries) -> TimeSeries:
-    """The run's series in at most `POINTS_MOST` intervals, each the time-weighted mean of those that it merges."""
+    """The run's series in at most `POINTS_MOST` intervals. Each value is the time-weighted mean of the merged ones."""
     count = len(series.at_s)
     merged = math.ceil(count / POINTS_MOST)
     if merged <= 1:
@@ -221,7 +226,7 @@ def thinned(series: TimeSeries) -> TimeSeries:
     starts, widths_s = list(range(0, count, merged)), np.diff([0.0, *series.at_s])
 
     def means(values: Sequence[float | None]) -> Iterator[float | None]:
-        """Over the time with known values."""
+        """The mean of each merged interval, over the time with known values. None if no value is known."""
         known = np.array(values, dtype=float)
         there = ~np.isnan(known)
         sums = np.add.reduceat(np.where(there, known, 0.0) * widths_s, starts)
@@ -235,13 +240,15 @@ def thinned(series: TimeSeries) -> TimeSeries:
 
 
 def kept_looks(samples: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """At most `LOOKS_MOST` of the core's samples of waiting tasks, evenly spaced, each with its longest queues."""
+    """At most `LOOKS_MOST` of the core's samples of waiting tasks. They are evenly spaced. Each sample has only its
+    longest queues.
+    """
     every = max(1, math.ceil(len(samples) / LOOKS_MOST))
     return [{**sample, "tasks": sample["tasks"][:LINES_MOST]} for sample in samples[every - 1 :: every]]
 
 
 def left_out(taken: TimeSeries, stored: TimeSeries, looks: int, looks_stored: int) -> dict[str, float]:
-    """The recorded and the stored amount of a run's data, as counters of the run."""
+    """Counters that say how much of a run's data was recorded, and how much of it is stored."""
     return {
         "series_points_taken": len(taken.at_s), "series_points_stored": len(stored.at_s), "waiting_looks_taken": looks,
         "waiting_looks_stored": looks_stored, "waiting_queues_of_a_look": LINES_MOST,

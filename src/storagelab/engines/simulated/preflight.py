@@ -18,13 +18,13 @@ from storagelab.model.target import Preflight
 from storagelab.profiles import FlashProfile, default_of
 from storagelab.volumes.folders import Site
 
-# The memory of this machine that a simulation takes, measured at several scales and rounded up.
+# The memory that a simulation needs on this machine, measured at several scales and rounded up.
 _BYTES_PER_FLASH_PAGE = 16
 _BYTES_PER_LEAF = 48
 _BYTES_PER_FRAME = 16
 _BYTES_ANYWAY = 64 * 2**20
 _ROWS_PER_LEAF = 34
-"""50 rows a page, filled to ln 2 on average."""
+"""A page has room for 50 rows. On average, ln 2 of this room is used."""
 
 _RUN_PLACE = re.compile(r"(?:runs|tests)\[(?P<run>\d+)\]\.(?P<field>.+)")
 _KEYS = {
@@ -38,7 +38,7 @@ _KEYS = {
 
 
 def check(plan: Plan, site: Site) -> Preflight:
-    """Checks every block. Raises PreflightError, which names the key, for the first cell that can't be simulated."""
+    """Checks every block. Raises PreflightError for the first cell that can't be simulated. The error names the key."""
     contents = []
     most_bytes = 0
     for block in plan.blocks.values():
@@ -69,8 +69,10 @@ def _check_block(content: Mapping[str, Any], block: PlannedBlock) -> None:
 
 
 def bursts(content: Mapping[str, Any]) -> Iterator[str]:
-    """A note on a wrong scale. Caches shrink with the scale, but bursts of writes don't. If a burst fits into a cache
-    only at life-size, the small simulation has waits that the real server does not have.
+    """Notes about a scale that is too large. Caches shrink with the scale, but bursts of writes don't.
+
+    If a burst of writes fits into a cache only at life-size, the small simulation has waits that the real server does
+    not have.
     """
     for run in content.get("runs", ()):
         costs = {name: int(figure["value"]) for name, figure in content["server"]["costs"].items()}
@@ -84,21 +86,21 @@ def bursts(content: Mapping[str, Any]) -> Iterator[str]:
             if cache_bytes // content["scale"] < burst_bytes <= cache_bytes:
                 scaled, burst = cache_bytes / content["scale"] / 2**20, burst_bytes / 2**20
                 yield (
-                    f"at scale {content['scale']} the cache of {name} has {scaled:.3g} MiB, and {burst:.3g} MiB may be "
-                    "written to it at once, which does not shrink: times depend on the scale; a scale of at most "
-                    f"{cache_bytes // burst_bytes} avoids that"
+                    f"at scale {content['scale']} the cache of {name} has {scaled:.3g} MiB, but {burst:.3g} MiB may be "
+                    "written to it at once at any scale, so times depend on the scale; a scale of at most "
+                    f"{cache_bytes // burst_bytes} avoids this"
                 )
 
 
-_HINTS = {"data_bytes": "It is what all data files have together."}
+_HINTS = {"data_bytes": "It is the sum of the sizes of all data files."}
 _COSTLY = (
-    "Volumes over the same drives are not in one block: make the factor that chooses between them costly, as in\n"
-    '  costly = ["storage"] at the top of the spec; each of its levels then has its drives freshly formatted.'
+    "Volumes on the same drives can't be in one block: make the factor that chooses between them costly, for example\n"
+    '  costly = ["storage"] at the top of the spec. Then each of its levels begins with newly formatted drives.'
 )
 
 
 def _check(content: Mapping[str, Any]) -> None:
-    """Raises Refused."""
+    """Raises `_sim.Refused` if the core can't simulate this scenario."""
     (_sim.check_raw if "tests" in content else _sim.check)(json.dumps(content))
 
 
@@ -121,7 +123,7 @@ def _listed(values: Iterable[object]) -> str:
 
 
 def memory_bytes(content: Mapping[str, Any]) -> int:
-    """The approximate memory of this machine that the simulation of a scenario takes."""
+    """About how many bytes of memory the simulation of a scenario needs on this machine."""
     drives = [drive for drive in content["drives"].values() if drive["profile"]["kind"] == "flash"]
     geometries = [drive["profile"]["geometry"] for drive in drives]
     flash = sum(int(one["raw_bytes"]["value"]) // int(one["flash_page_bytes"]["value"]) for one in geometries)
@@ -137,7 +139,7 @@ def _check_memory(needed_bytes: int, free_bytes: int | None, scale: int, content
     if free_bytes is None or needed_bytes <= free_bytes:
         return
     raise PreflightError(
-        f"a world of scale {scale} takes about {needed_bytes / 2**30:.1f} GiB of memory, and "
+        f"a simulation at scale {scale} needs about {needed_bytes / 2**30:.1f} GiB of memory, but only "
         f"{free_bytes / 2**30:.1f} GiB are free here",
         key="target.scale",
         hint=_smaller_world(contents, free_bytes)
@@ -146,8 +148,8 @@ def _check_memory(needed_bytes: int, free_bytes: int | None, scale: int, content
 
 
 def _smaller_world(contents: Sequence[Mapping[str, Any]], free_bytes: int) -> str:
-    """A hint at the first scale at which every block takes half of the free memory and can still be simulated; empty
-    if there is none.
+    """A hint that names the first scale at which every block needs at most half of the free memory and can still be
+    simulated. "" if there is no such scale.
     """
     for scale in (2, 4, 8, 16, 32, 64, 128, 256, 512, LARGEST_SCALE):
         scaled = [{**content, "scale": scale} for content in contents]
@@ -172,21 +174,21 @@ def _free_memory_bytes() -> int | None:
 
 # --- host ram --------------------------------------------------------------------------------------------------------
 #
-# Checks whether the simulated host has enough memory for the maps of its drives. Otherwise, a drive would go off-line
-# during a run. The check uses the least data that must be mapped: the table's pages at the end of a run and the log of
-# its rows or, for raw I/O on filled drives, the whole drive. Remains of earlier runs need more memory, so a run may
-# still fail.
+# Checks whether the simulated host has enough memory for the maps of its drives. With too little memory, a drive would
+# go off-line during a run. The check uses the least amount of data that must be mapped: the table's pages at the end of
+# a run, and the log of its rows. For raw I/O on filled drives, it is the whole drive. Data of earlier runs also need
+# memory, so a run may still fail.
 
 
 _PAGE_BYTES = 8192
 _LOG_BYTES = default_of("a run", "log_bytes")
 """The core's default size of the log."""
 _ROWS_PER_FULL_LEAF = 50 * 0.6931471805599453
-"""50 rows per page; random inserts fill pages to ln 2 on average."""
+"""A page has room for 50 rows. With random inserts, ln 2 of this room is used on average."""
 
 
 def check_host_ram(content: Mapping[str, Any], configs: Sequence[Config]) -> None:
-    """Refuses a drive of a block whose map won't fit `host_ram_bytes`. Raises PreflightError that says why."""
+    """Raises PreflightError if the map of a drive in the block needs more than the drive's `host_ram_bytes`."""
     needed: dict[str, float] = {}
     for config in configs:
         for drive, data_bytes in _mapped_bytes(content, config).items():
@@ -204,14 +206,14 @@ def _check_drive(name: str, drive: Mapping[str, Any], data_bytes: float, config:
         return
     ways = [f"raise host_ram_bytes to more than {map_bytes:,.0f}"]
     ways += [
-        f"driver {other} with sectors of {size} B takes {_gb(less)}"
+        f"driver {other} with sectors of {size} B needs {_gb(less)}"
         for other in profile.drivers
         for size in profile.sectors
         if (less := profile.map_bytes(data_bytes, other, size)) <= ram_bytes
     ]
     raise PreflightError(
-        f"the host's memory would run out, and the drive go off-line: {_gb(data_bytes)} of data on it take a map "
-        f"of {_gb(map_bytes)} with driver {driver} and sectors of {sector_bytes} B, and it may take "
+        f"the host's memory would run out, and the drive would go off-line: {_gb(data_bytes)} of data on it need a map "
+        f"of {_gb(map_bytes)} with driver {driver} and sectors of {sector_bytes} B, but the map may have only "
         f"{_gb(ram_bytes)}",
         key=f"drives.{config.single_drives.get(name, name)}.host_ram_bytes",
         hint=f"One of: {'; '.join(ways)}; or fewer rows.",
@@ -219,7 +221,7 @@ def _check_drive(name: str, drive: Mapping[str, Any], data_bytes: float, config:
 
 
 def _mapped_bytes(content: Mapping[str, Any], config: Config) -> dict[str, float]:
-    """The least number of bytes that must be mapped at the end of a run, for each single drive of a cell."""
+    """For each single drive of a cell: the least number of bytes that must be mapped at the end of a run."""
     mapped: dict[str, float] = {}
     for name in config.volumes_used:
         volume = content["volumes"][name]
@@ -229,7 +231,7 @@ def _mapped_bytes(content: Mapping[str, Any], config: Config) -> dict[str, float
                 here = sum(config.volume_of_data_file(number) == name for number in range(files))
                 rows_per_page = 1 if work.page_a_row else _ROWS_PER_FULL_LEAF
                 data_bytes = work.rows / rows_per_page * _PAGE_BYTES * here / files  # rows spread evenly over files
-                if name == config.log_volume:  # the records of its rows, but at most its size
+                if name == config.log_volume:  # the log records of the rows, but at most the size of the log
                     cost = "log_page_row_bytes" if work.page_a_row else "log_row_bytes"
                     written = work.rows * content["server"]["costs"][cost]["value"]
                     data_bytes += min(written, config.layout.log_size_bytes or _LOG_BYTES)
@@ -239,14 +241,14 @@ def _mapped_bytes(content: Mapping[str, Any], config: Config) -> dict[str, float
     for name in mapped:
         drive = content["drives"][name]
         if drive.get("history", "formatted") != "formatted":
-            # Making a file system frees all space of a drive that trims.
+            # If the drive supports TRIM, a new file system frees all its space.
             trims = drive["profile"]["trim"]["value"] if drive["trim"] is None else drive["trim"]
             mapped[name] = mapped[name] if trims else _usable_bytes(drive)
     return mapped
 
 
 def _drive_share(volume: Mapping[str, Any]) -> float:
-    """The share of a volume's data on one of its drives."""
+    """The share of a volume's data that each of its drives stores."""
     count = len(volume["drives"])
     copies = {"1": 1.0, "5": 1 / max(1, count - 1), "10": 2 / count, "100": 2 / count}
     return copies.get(volume.get("raid", "0"), 1 / count)
@@ -258,5 +260,5 @@ def _usable_bytes(drive: Mapping[str, Any]) -> float:
 
 
 def _gb(size_bytes: float) -> str:
-    """In decimal units, as drive makers count."""
+    """A size in decimal units, which the makers of drives use."""
     return f"{size_bytes / 1e9:.3g} GB" if size_bytes >= 1e8 else f"{size_bytes / 1e6:.3g} MB"

@@ -1,6 +1,6 @@
 """Turns cells and runs of one block into a scenario of the core (crates/sim/src/scenario.rs). Pure.
 
-The scenario is a server with its drives, or tests of drives alone.
+A scenario describes a server with its drives, or tests of drives without a server.
 """
 
 from __future__ import annotations
@@ -25,18 +25,17 @@ from storagelab.model.waits import NS
 from storagelab.profiles import FlashProfile, Profile, Shelf
 
 _POINTS_WHILE_COMPUTING = 150
-"""The least number of points in a time series. One point a second, as for a real server, would mean thousands for
-each run.
+"""The least number of points in a time series. A real server has one point a second, which would be thousands of points
+for each run.
 """
 _ROW_CPU_S = 60e-6
 
 
 def scenario(block: PlannedBlock, folder: Shelf) -> dict[str, object]:
-    """The scenario of a block, with all its runs in order; profiles are relative to `folder`. Raises PreflightError
-    that names the key.
+    """The scenario of a block, with all its runs in order. Names of profiles are relative to `folder`.
 
-    Everything that belongs to the block is the same in all its cells (`matrix` makes such blocks), and is read from the
-    first cell.
+    All cells of a block have the same server, drives and volumes, because `matrix` makes such blocks. So these are read
+    from the first cell. Raises PreflightError, which names the key.
     """
     config = block.first_cell.config
     assert config.server is not None
@@ -48,18 +47,18 @@ def scenario(block: PlannedBlock, folder: Shelf) -> dict[str, object]:
         "server": server(config.server),
         **hardware([cell.config for cell in block.cells.values()], folder),
         "runs": [{**of_cell[planned.cell_id], "seed": planned.seed} for planned in block.runs],
-        # from the shortest possible time of the rows: their CPU time, divided by the number of cores
+        # The interval follows from the shortest time for the rows: their CPU time, divided by the number of cores.
         "sample_every_s": min(60.0, max(0.05, rows * _ROW_CPU_S / config.server.cores / _POINTS_WHILE_COMPUTING)),
     }
 
 
 def server(declared: ServerConfig) -> dict[str, object]:
-    """The server in the core's format: the profile's costs and switches, except those that the spec sets."""
+    """The server in the core's format. Its costs and switches are from the profile, unless the spec sets them."""
     profile = profiles.server()
     costs = {name: figure.model_dump(exclude_none=True) for name, figure in profile.costs.items()}
     for name, value in declared.costs.items():
         if name not in costs:
-            hint = f"There are: {', '.join(costs)}."
+            hint = f"The costs are: {', '.join(costs)}."
             raise PreflightError("is not a cost of the engine", key=f"server.costs.{name}", hint=hint)
         costs[name] = {"value": value, "label": "assumed", "source": "set in the spec"}
     switches = {name: figure.value for name, figure in profile.switches.items()} | switches_set(declared)
@@ -72,7 +71,7 @@ def switches_set(declared: ServerConfig) -> dict[str, object]:
 
 
 def _cell(config: Config) -> dict[str, object]:
-    """The part of the scenario that all runs of a cell have in common."""
+    """The part of the scenario that is the same for all runs of a cell."""
     layout = config.layout
     sizes = {"data_bytes": layout.data_size_bytes, "log_bytes": layout.log_size_bytes}
     return {
@@ -84,7 +83,7 @@ def _cell(config: Config) -> dict[str, object]:
 
 
 def workload(load: InsertLoad) -> dict[str, object]:
-    """A load with all its keys; the core refuses keys that it doesn't know."""
+    """A load with all its keys, in the core's format."""
     keys = load.model_dump()
     if "read_fraction" in keys:
         keys["read_per_mille"] = round(1000 * keys.pop("read_fraction"))
@@ -93,7 +92,7 @@ def workload(load: InsertLoad) -> dict[str, object]:
 
 # --- hardware --------------------------------------------------------------------------------------------------------
 #
-# Drives and volumes of one block in the core's form (crates/sim/src/scenario/hardware.rs). Pure.
+# The drives and volumes of one block in the core's format (crates/sim/src/scenario/hardware.rs). Pure.
 
 
 T = TypeVar("T", str, int)
@@ -102,10 +101,10 @@ Hardware = dict[str, Mapping[str, object]]
 
 
 def hardware(configs: Sequence[Config], folder: Shelf) -> Hardware:
-    """`{"drives": .., "volumes": ..}` of a block: the volumes that its cells use, and their drives.
+    """The volumes that the cells of a block use, and their drives: `{"drives": .., "volumes": ..}`.
 
-    A spec may declare more volumes over the same drives, for example to compare arrays; this leaves out those that no
-    cell of the block uses. Profiles are relative to `folder`. Raises PreflightError that names the key.
+    A spec may declare more volumes on the same drives, for example to compare arrays. Volumes that no cell of the block
+    uses are left out. Names of profiles are relative to `folder`. Raises PreflightError, which names the key.
     """
     config = configs[0]
     singles = config.single_drives
@@ -118,12 +117,12 @@ def hardware(configs: Sequence[Config], folder: Shelf) -> Hardware:
 
 
 def drives_of(config: Config, volume: VolumeConfig) -> tuple[str, ...]:
-    """The single drives of a volume, in order."""
+    """The names of the single drives of a volume, in order."""
     return tuple(single for name in volume.drives or () for single in config.drives_called(name))
 
 
 def _volume(config: Config, volume: VolumeConfig) -> dict[str, object]:
-    """Leaves out keys that are not set: only the core has defaults."""
+    """The volume in the core's format. Keys that the spec does not set are left out: only the core has defaults."""
     declared: dict[str, object] = {"drives": list(drives_of(config, volume))}
     declared |= volume.model_dump(include={"raid", "stripe_bytes", "arrays"}, exclude_none=True)
     if volume.offset_bytes:
@@ -142,7 +141,7 @@ def _drive(name: str, drive: DriveConfig, folder: Shelf, raw_io: bool) -> dict[s
     key = f"drives.{name}"
     profile = profiles.load(drive.profile, folder, f"{key}.profile")
     if drive.order is not None and profile.kind != "disk":
-        hint = f"Leave it out: {profile.title} has no queue to put in order."
+        hint = f"Leave it out: {profile.title} does not change the order of its queue."
         raise PreflightError("is for disks", key=f"{key}.order", hint=hint)
     if not isinstance(profile, FlashProfile):
         return _plain(key, drive, profile)
@@ -159,14 +158,14 @@ _HISTORIES = {"new": "formatted", "filled": "filled", "aged": "aged"}
 
 
 def _of_today(profile: Profile) -> str:
-    """All changes that a spec needs if its drive of 2008 is replaced by a current drive."""
+    """The changes that a spec needs if a current drive replaces its drive of 2008."""
     set_ = f" and driver, and set sector_bytes = {' or '.join(map(str, profile.sectors))}"
     keys = set_ if isinstance(profile, FlashProfile) else ", driver and sector_bytes"
     return f"In the spec and its factors, leave out format{keys}. Or begin with: storagelab init todays-drives"
 
 
 def _format(key: str, drive: DriveConfig, profile: FlashProfile, raw_io: bool) -> dict[str, object]:
-    """The drive's format and history. The maker's formats wipe the history; raw I/O states its own."""
+    """The drive's format and history. A format of the maker removes the history. For raw I/O, the load sets it."""
     if drive.format != OPERATING_SYSTEM:
         there = tuple(profile.formats)
         return {"format": _choice(f"{key}.format", drive.format, there, profile, also=f"; or {OPERATING_SYSTEM}")}
@@ -179,7 +178,10 @@ def _format(key: str, drive: DriveConfig, profile: FlashProfile, raw_io: bool) -
 
 
 def _plain(key: str, drive: DriveConfig, profile: Profile) -> dict[str, object]:
-    """A disk, or another kind of drive without formats. It has no choices, except the order of a disk's queue."""
+    """A drive without formats, such as a disk. The spec can choose nothing, except the order of a disk's queue.
+
+    Raises PreflightError if the spec sets a key that is only for flash drives.
+    """
     for name in ("format", "history", "driver", "sector_bytes", "trim", "host_ram_bytes", "log_delay_ns"):
         if getattr(drive, name) is not None:
             what = "a disk." if profile.kind == "disk" else f"no flash drive with formats. {_of_today(profile)}"
@@ -189,7 +191,9 @@ def _plain(key: str, drive: DriveConfig, profile: Profile) -> dict[str, object]:
 
 
 def _choice(key: str, chosen: T | None, there: Sequence[T], profile: Profile, also: str = "") -> T:
-    """The user's choice, or the only option."""
+    """The user's choice. If there is only one option, the user need not choose. Raises PreflightError if the choice is
+    missing or not possible.
+    """
     known = ", ".join(map(str, there)) + also
     if chosen is None and len(there) > 1:
         raise PreflightError(f"is missing, and {profile.title} has several", key=key, hint=f"Choose one of: {known}.")
@@ -201,15 +205,19 @@ def _choice(key: str, chosen: T | None, there: Sequence[T], profile: Profile, al
 
 # --- raw io ----------------------------------------------------------------------------------------------------------
 #
-# Raw I/O on simulated drives: turns cells and runs into tests of the core (crates/sim/src/raw_io.rs), and outcomes into
-# Measurements.
+# Raw I/O on simulated drives. Turns cells and runs into tests of the core (crates/sim/src/raw_io.rs), and outcomes into
+# Measurements. Pure.
 #
-# A Measurement has the requests completed in `elapsed_s`, the time after the warm-up, both life-size. Rates and
-# latencies are those of the scaled simulation, because they don't shrink with the scale. Pure.
+# `elapsed_s` of a Measurement is the time after the warm-up. The Measurement has the number of requests that were
+# completed in this time. Both are life-size. Rates and latencies are those of the scaled simulation, because they don't
+# change with the scale.
 
 
 def raw_scenario(block: PlannedBlock, folder: Shelf) -> dict[str, object]:
-    """The tests of a block, in order; profiles are relative to `folder`. Raises PreflightError by key."""
+    """The tests of a block, in order. Names of profiles are relative to `folder`.
+
+    Raises PreflightError, which names the key.
+    """
     config = block.first_cell.config
     of_cell = {
         cell_id: _TESTS[type(cell.config.workload)](cell.config, folder) for cell_id, cell in block.cells.items()
@@ -226,7 +234,7 @@ def raw_scenario(block: PlannedBlock, folder: Shelf) -> dict[str, object]:
 
 
 def _drawn(config: Config, folder: Shelf) -> dict[str, object]:  # noqa: ARG001 - as of a trace
-    """The part of the scenario that all tests of a cell have in common."""
+    """The part of the scenario that is the same for all tests of a cell with generated requests."""
     drawn = config.raw_load
     work = drawn.model_dump(exclude={"kind", "read_fraction", "sync", "direct"})
     if drawn.operation == "mixed":
@@ -239,7 +247,7 @@ def _drawn(config: Config, folder: Shelf) -> dict[str, object]:  # noqa: ARG001 
 
 
 def _replay(config: Config, folder: Shelf) -> dict[str, object]:
-    """The part of the scenario that all tests of a trace have in common."""
+    """The part of the scenario that is the same for all tests of a cell with a trace. Raises PreflightError."""
     if not isinstance(folder, Path):
         raise PreflightError(
             "a trace is read on this machine only", key="workload.trace", hint="run it without --executor"
@@ -259,7 +267,7 @@ _TESTS = {RawIo: _drawn, Replay: _replay}
 
 
 def raw_measurement(outcome: Mapping[str, Any], cell: Cell, environment: Mapping[str, object]) -> Measurement:
-    """One run, life-size. `outcome` is the core's, parsed."""
+    """The measurement of one run, life-size. `outcome` is the parsed outcome of the core."""
     scale = cell.config.target.world_scale
     return Measurement(
         provenance="simulated", elapsed_s=outcome["elapsed_ns"] * scale * NS, requests=outcome["ios"] * scale,
@@ -270,7 +278,7 @@ def raw_measurement(outcome: Mapping[str, Any], cell: Cell, environment: Mapping
 
 
 def _raw_series(series: Mapping[str, list[float | None]], scale: int, config: Config) -> TimeSeries:
-    """The counted part, with the columns of a real run, and the state of flash drives."""
+    """The time series after the warm-up. It has the columns of a real run, and columns about flash drives."""
     load, rates = config.workload, [rate or 0.0 for rate in series["ios_per_s"]]
     of_one_kind: dict[str, Sequence[float | None]] = {}
     if (operation := load.only_operation) is not None:
@@ -292,7 +300,7 @@ def _raw_series(series: Mapping[str, list[float | None]], scale: int, config: Co
 
 
 def _replayed(outcome: Mapping[str, Any]) -> dict[str, float]:
-    """The results of a trace; empty for random requests."""
+    """The results of a trace. Empty if the requests were generated."""
     late, latency = outcome.get("late"), outcome["latency"]
     if late is None:
         return {}
@@ -315,12 +323,14 @@ def _figures(outcome: Mapping[str, Any]) -> dict[str, float]:
 
 # --- worlds ----------------------------------------------------------------------------------------------------------
 #
-# The two kinds of simulation: a server with a database on its drives, or only drives.
+# There are two kinds of simulation: a server with a database on its drives, and drives without a server.
 
 
 class World(NamedTuple):
-    """A kind of simulation: `scenario` writes a block for the core, with its runs in a list named `runs`; `core` makes
-    the runs, and `measurement` reads the outcome of one.
+    """A kind of simulation.
+
+    `scenario` makes the core's scenario of a block. `runs` is the key of the list of runs in it. `core` makes the runs.
+    `measurement` turns the outcome of one run into a Measurement.
     """
 
     scenario: Callable[[PlannedBlock, Shelf], dict[str, object]]

@@ -1,4 +1,4 @@
-"""A running SQL Server as the source of a capture: the files of its databases, and their counters."""
+"""Reads the files of a running SQL Server's databases and their counters, for a capture."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class WatchedSqlServer:
             self.close()
             right = f"VIEW SERVER {'PERFORMANCE ' if facts.major >= MAJOR_2022 else ''}STATE"
             raise PreflightError(
-                f"the login lacks the right {right}, needed to read what the server reads and writes",
+                f"the login lacks the right {right}, which is needed to read the server's I/O counters",
                 key=key_of(target), hint=f"as an administrator: GRANT {right} TO ...",
             )  # fmt: skip
         self.notes = ["SQL Server counts by file, not by table: an object of this capture is a file of a database."]

@@ -1,5 +1,6 @@
-"""How to connect to a server: its DSN, sessions over TDS, and errors with the server's messages. No password leaves
-this module.
+"""Connects to a server: reads its DSN, opens sessions, and turns errors into the server's messages.
+
+Messages of this module never contain a password.
 """
 
 from __future__ import annotations
@@ -22,16 +23,16 @@ from storagelab.servers.attached import dsn_of, enough_connections, key_of, quot
 
 # --- tsql ------------------------------------------------------------------------------------------------------------
 #
-# Quotes names and texts for T-SQL, so that no user's text can end the quotes around it. Texts are Unicode literals
-# (N'...'), because in other literals the server may turn characters that look like quotes into quotes.
+# Quotes names and texts for T-SQL, so that no text can end its own quotes. Texts are Unicode literals (N'...'), because
+# in other literals the server may convert characters that look like quotes into quotes.
 
 
 LONGEST_IDENTIFIER = 128
-"""The most UTF-16 code units, as the server counts, of an identifier (sysname)."""
+"""The largest length of an identifier (sysname). The server counts UTF-16 code units."""
 
 
 def identifier(name: str) -> str:
-    """Quotes `name` in brackets. Raises ValueError for an impossible name."""
+    """`name` in brackets. Raises ValueError if the server does not allow such a name."""
     _refuse_unwritable(name)
     if not name or len(name.encode("utf-16-le")) // 2 > LONGEST_IDENTIFIER:
         raise ValueError(f"a name has 1 to {LONGEST_IDENTIFIER} characters")
@@ -39,8 +40,9 @@ def identifier(name: str) -> str:
 
 
 def text(value: str) -> str:
-    """Writes `value` as a literal. Raises ValueError for control characters: before a line break, T-SQL drops a
-    backslash.
+    """`value` as a literal. Raises ValueError if it has a control character.
+
+    A line break is such a character: T-SQL would remove a backslash before it.
     """
     _refuse_unwritable(value)
     return "N'" + value.replace("'", "''") + "'"
@@ -54,7 +56,7 @@ def _refuse_unwritable(value: str) -> None:
 
 
 def integers(numbers: list[int]) -> str:
-    """A list of numbers for IN (...). Without numbers, the list is -1, which matches no session."""
+    """A list of numbers for IN (...). If there are no numbers, the list is -1, which is the id of no session."""
     return ", ".join(str(int(number)) for number in numbers) or "-1"
 
 
@@ -73,7 +75,7 @@ Row = tuple[Any, ...]
 
 SCHEMES = ("mssql", "sqlserver")
 PASSWORD_VARIABLE = "SQLCMDPASSWORD"
-"""The server's own command-line tool reads the password from this variable, too."""
+"""The environment variable for the password. The server's own tool, sqlcmd, reads it, too."""
 DEFAULT_PORT = 1433
 LOGIN_TIMEOUT_S = 10
 ENCRYPTION = ("off", "request", "require")
@@ -84,7 +86,10 @@ _DRIVERS_LINE = re.compile(r"(DB-Lib error message|Net-Lib error during) ")
 
 @dataclass(frozen=True)
 class Address:
-    """A server and storagelab's login there. `instance` is a named instance, found by the server's browser service."""
+    """A server, and storagelab's login there.
+
+    `instance` is the name of an instance. The browser service of the server knows its port.
+    """
 
     host: str
     port: int
@@ -100,12 +105,15 @@ class Address:
 
 
 def address_of(target: TargetConfig) -> Address:
-    """The server that a spec names. Raises PreflightError, which never shows the environment variable's content."""
+    """The server that a spec names. Raises PreflightError, which never shows the DSN."""
     return parse_dsn(dsn_of(target, "mssql://user:password@host/database"), key_of(target))
 
 
 def parse_dsn(dsn: str, key: str) -> Address:
-    """The address in a DSN. Raises PreflightError, which shows nothing of the DSN: it may hold a password anywhere."""
+    """The address in a DSN. Raises PreflightError if the DSN is not valid.
+
+    The error does not show the DSN, which may contain a password in any part.
+    """
     try:
         parts = urlsplit(dsn)
         host, port = parts.hostname, parts.port
@@ -133,16 +141,16 @@ def _refuse(problem: str, key: str) -> NoReturn:
     raise PreflightError(
         problem,
         key=key,
-        hint=f"write {_EXAMPLE}, with special characters as %XX; the password belongs in the variable that dsn_env "
-        f"names, or in {PASSWORD_VARIABLE}",
+        hint=f"write {_EXAMPLE}, with special characters as %XX; put the password into the environment variable that "
+        f"dsn_env names, or into {PASSWORD_VARIABLE}",
     ) from None
 
 
 class Session:
-    """One session on a server. Each statement is its own transaction. For one thread at a time."""
+    """One session on a server. Each statement is its own transaction. Only one thread at a time may use a session."""
 
     def __init__(self, dsn: Address, application: str) -> None:
-        """Raises DriverError."""
+        """Raises DriverError if the login fails."""
         arguments: dict[str, Any] = {
             "server": dsn.server, "port": str(dsn.port), "user": dsn.user, "password": dsn.password,
             "database": dsn.database, "login_timeout": LOGIN_TIMEOUT_S, "appname": application, "autocommit": True,
@@ -157,7 +165,7 @@ class Session:
         self.spid = int(self.value("SELECT @@SPID"))
 
     def table(self, statement: str) -> tuple[list[str], list[Row]]:
-        """The last result of a statement: its column names, in lower case, and its rows."""
+        """The column names and the rows of a statement's last result. The names are in lower case."""
         names, rows = list[str](), list[Row]()
         with self._connection.cursor() as cursor:
             cursor.execute(statement)
@@ -172,12 +180,12 @@ class Session:
         return self.table(statement)[1]
 
     def records(self, statement: str) -> list[dict[str, Any]]:
-        """Rows as `column -> value`, for views that have more columns in later versions."""
+        """The rows as `column -> value`. This is for views that have more columns in later versions."""
         names, rows = self.table(statement)
         return [dict(zip(names, row, strict=True)) for row in rows]
 
     def value(self, statement: str) -> Any:
-        """A statement's single value; None if it returns no row."""
+        """The single value that a statement returns. None if it returns no row."""
         rows = self.rows(statement)
         return rows[0][0] if rows else None
 
@@ -191,26 +199,29 @@ class Session:
         self.close()
 
     def close(self) -> None:
-        """Closes the session. It never raises, not even for a lost session."""
+        """Closes the session. Never raises an error, even if the session is already lost."""
         with contextlib.suppress(DriverError):
             self._connection.close()
 
 
 def connect(target: TargetConfig, application: str = "storagelab", database: str | None = None) -> Session:
-    """A session. Raises PreflightError with the server's message, never with the DSN, which may hold a password."""
+    """A session. Raises PreflightError with the server's message if it can't connect.
+
+    The error never shows the DSN, which may contain a password.
+    """
     dsn = address_of(target)
     hint = "check host, port, database, user and password, for example with sqlcmd"
     with quoting(
         target, (DriverError, ValueError), words_of, "can't connect", hint
-    ):  # ValueError: bytes that are not text
+    ):  # ValueError: bytes are not valid text
         return Session(replace(dsn, database=database) if database is not None else dsn, application)
 
 
 def words_of(error: BaseException) -> str:
-    """The server's message after its number: `Msg 2627: Violation of PRIMARY KEY...`; without one, the driver's
-    message.
+    """The server's message with its number, for example `Msg 2627: Violation of PRIMARY KEY...`. If there is none, the
+    driver's message.
 
-    The driver adds its own lines to the server's, and repeats some.
+    The driver adds lines to the server's message and repeats some lines. These are left out.
     """
     number, text_of_error = _number_and_text(error)
     lines = [line.strip() for line in text_of_error.splitlines()]
@@ -226,29 +237,29 @@ def _number_and_text(error: BaseException) -> tuple[int | None, str]:
 
 
 def _arguments_of(error: BaseException) -> list[Any]:
-    """The driver's arguments of an error; texts that it gives as bytes are decoded."""
+    """The arguments of an error. If the driver gives a text as bytes, the text is decoded."""
     arguments = error.args[0] if len(error.args) == 1 and isinstance(error.args[0], tuple) else error.args
     return [value.decode(errors="replace") if isinstance(value, bytes) else value for value in arguments]
 
 
 def allow_sessions(count: int) -> None:
-    """Raises the driver's limit on sessions per process, which is 25 by default."""
+    """Raises the driver's limit on sessions of one process to at least `count`. Its default is 25."""
     if pymssql.get_max_connections() < count:
         pymssql.set_max_connections(count)
 
 
 # --- attached --------------------------------------------------------------------------------------------------------
 #
-# The facts about a SQL Server that already runs, the rights of this login, and the operator's settings.
+# The facts about a SQL Server that already runs, the rights of this login, and the settings of the whole server.
 
 
 OLDEST_MAJOR = 13
-"""SQL Server 2016. Older servers keep no wait statistics by session."""
+"""The oldest version that storagelab measures: SQL Server 2016. Older servers have no wait statistics by session."""
 _WITHOUT_FILES = {5: "Azure SQL Database", 6: "Azure Synapse", 8: "Azure SQL Managed Instance", 11: "Azure Synapse"}
-"""Engine editions (SERVERPROPERTY) where users can't choose the files of a database."""
+"""Engine editions (SERVERPROPERTY) in which users can't choose the files of a database."""
 
 _THREADS_OF_ITS_OWN = 64
-"""Worker threads that stay free for the server itself and for others."""
+"""The number of worker threads that must remain free for the server itself and for other users."""
 
 FACTS = """
 SELECT CAST(SERVERPROPERTY(N'ProductVersion') AS nvarchar(128)) AS version,
@@ -269,8 +280,9 @@ SERVICES = "SELECT * FROM sys.dm_server_services"
 
 
 class ServerFacts(Frozen):
-    """The properties of a server and the rights of its login. `data_path` and `log_path` are its default folders for
-    files.
+    """The properties of a server and the rights of this login.
+
+    `data_path` and `log_path` are the server's default folders for files.
     """
 
     version: str
@@ -284,7 +296,7 @@ class ServerFacts(Frozen):
     may_view_state: bool
 
     on_this_machine: ClassVar[bool] = False
-    """Assumed to be on another machine, so only the operator's description of its volumes is known."""
+    """The server is assumed to be on another machine. So only the operator's description of its volumes is known."""
     process_owner: ClassVar[None] = None
     may_write_out: ClassVar[bool] = True
 
@@ -294,7 +306,7 @@ class ServerFacts(Frozen):
 
     @property
     def name(self) -> str:
-        """The server's common name, such as SQL Server 2022 (16.0.4085.2)."""
+        """The server's usual name, for example "SQL Server 2022 (16.0.4085.2)"."""
         year = NAMES.get(self.major)
         return f"SQL Server {year} ({self.version})" if year else f"SQL Server {self.version}"
 
@@ -302,7 +314,7 @@ class ServerFacts(Frozen):
 def read_facts(session: Session) -> ServerFacts:
     (found,) = session.records(FACTS)
     major = int(str(found["version"]).partition(".")[0])
-    # From 2022 on the smaller right is enough; older versions return NULL for its name.
+    # From SQL Server 2022 on, a smaller right is enough. Older versions return NULL for the name of this right.
     may_view = found["may_view_state"] or (major >= MAJOR_2022 and found["may_view_performance"])
     return ServerFacts(
         version=found["version"], version_text=" ".join(str(found["version_text"]).split()), edition=found["edition"],
@@ -312,25 +324,25 @@ def read_facts(session: Session) -> ServerFacts:
 
 
 def check_rights(target: TargetConfig, facts: ServerFacts) -> None:
-    """Checks the server and the login. Raises a PreflightError that names what is missing."""
+    """Checks the server and the login's rights. Raises PreflightError, which names the problem or the missing right."""
     login = "as its administrator: "
     state = "VIEW SERVER PERFORMANCE STATE" if facts.major >= MAJOR_2022 else "VIEW SERVER STATE"
     edition = _WITHOUT_FILES.get(facts.engine_edition)
     rights = [
         (facts.may_create, "CREATE ANY DATABASE", "for storagelab's own database"),
-        (facts.may_view_state, state, "to read what sessions wait for"),
+        (facts.may_view_state, state, "to read the waits of sessions"),
     ]
     needs = [
         (
-            edition is None, f"the server is {edition}, where users can't choose the place of data files",
+            edition is None, f"the server is {edition}, in which users can't choose the place of data files",
             "use a SQL Server of your own",
         ),
         (
             facts.major >= OLDEST_MAJOR, f"the server is {facts.name}, which is too old",
-            "storagelab measures SQL Server 2016 and later: older ones keep no wait statistics by session",
+            "storagelab measures SQL Server 2016 and later: older versions have no wait statistics by session",
         ),
         *(
-            (has, f"the login lacks the right {right}, needed {why}", f"{login}GRANT {right} TO [the login]")
+            (has, f"the login lacks the right {right}, which is needed {why}", f"{login}GRANT {right} TO [the login]")
             for has, right, why in rights
         ),
     ]  # fmt: skip
@@ -338,13 +350,13 @@ def check_rights(target: TargetConfig, facts: ServerFacts) -> None:
 
 
 def check_connections(target: TargetConfig, facts: ServerFacts, session: Session, connections: int) -> None:
-    """Checks that the server has capacity for this many more sessions. Raises PreflightError if not."""
+    """Checks that the server accepts this many more sessions. Raises PreflightError if it does not."""
     free = facts.max_connections - int(session.value(OPEN_CONNECTIONS))
     require(target, [enough_connections(connections, free, "its setting user connections")])
     threads = int(session.value(WORKER_THREADS))
     if threads < connections + _THREADS_OF_ITS_OWN:
         raise PreflightError(
-            f"{connections} connections that start together need a worker thread each, and the server has {threads}",
+            f"each of {connections} connections needs a worker thread, but the server has {threads} for all its users",
             key="workload.connections",
             hint=f"lower it to at most {max(1, threads - _THREADS_OF_ITS_OWN)}, or raise max "
             "worker threads on the server",
@@ -352,7 +364,7 @@ def check_connections(target: TargetConfig, facts: ServerFacts, session: Session
 
 
 def read_state(session: Session) -> ServerState:
-    """The operator's settings. Needs the right to view the server's state."""
+    """The settings of the whole server. The login needs the right to view the server's state."""
     return ServerState(
         configurations={str(name): int(value) for name, value in session.rows(CONFIGURATIONS)},
         trace_flags=tuple(sorted(flag["traceflag"] for flag in session.records(TRACE_STATUS) if flag.get("global"))),
@@ -361,9 +373,9 @@ def read_state(session: Session) -> ServerState:
 
 
 def _file_initialisation(session: Session) -> bool | None:
-    """Whether the server makes data files without zeroing them.
+    """Whether the server makes data files without writing zeros to them. None if the server does not show this.
 
-    2016 without a service pack does not show it; from 2022 on this view requires a separate right.
+    SQL Server 2016 without a service pack does not show it. From SQL Server 2022 on, the login needs another right.
     """
     with contextlib.suppress(DriverError):
         for service in session.records(SERVICES):
@@ -375,18 +387,18 @@ def _file_initialisation(session: Session) -> bool | None:
 
 # --- a login in a process of its own ---------------------------------------------------------------------------------
 #
-# A program that tries to log in once, in its own process, and writes the driver's message (JSON).
+# A program that tries to log in once, in its own process, and writes the driver's error as JSON.
 #
-# pymssql remembers a process's first failed login: for a later failed login, it reports the number of the first without
-# the server's message. A login in a fresh process gets both number and message. The login data comes through standard
-# input, because other users of the machine can see arguments and some variables.
+# After the first failed login of a process, pymssql reports the number of this first error for every later failed
+# login, without the server's message. In a new process, it reports the right number and message. The program reads the
+# login data from standard input, because other users of the machine can see arguments and some variables.
 
 
 _PATIENCE_S = 60
 
 
 def try_in_fresh_process(arguments: dict[str, Any]) -> tuple[Any, ...]:
-    """The arguments of the driver's error; empty if there is none or the process failed."""
+    """The arguments of the driver's error. Empty if there is no error, or if the process failed."""
     try:
         done = subprocess.run(
             [sys.executable, "-m", __name__], input=json.dumps(arguments), capture_output=True, text=True, check=False,

@@ -1,5 +1,6 @@
-"""The interface to SQL Server. It imports modules that need the driver only on use, because the driver may be
-absent."""
+"""The `ENGINE` of SQL Server. Modules that need the driver are imported only when they are used, because the driver may
+not be installed.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ DRIVER = "pymssql"
 
 
 def abilities() -> tuple[Ability, ...]:
-    """Checks for the driver; `storagelab doctor --target` checks a server."""
+    """Whether the driver is installed. `storagelab doctor --target` checks a server."""
     name = "driver for SQL Server"
     try:
         version = importlib.metadata.version(DRIVER)
@@ -31,13 +32,13 @@ def abilities() -> tuple[Ability, ...]:
 
 
 def _in(module: str, name: str) -> Callable[..., Any]:
-    """A function in a module that needs the driver. Calling it raises PreflightError if the driver is absent."""
+    """A function in a module that needs the driver. A call raises PreflightError if the driver is not installed."""
     return lambda *given: getattr(import_module(f"storagelab.engines.sqlserver.{module}"), name)(*given)
 
 
 def durability(config: Config) -> Durability:
-    """The data that survive a crash, by the spec's settings and, for other settings, by the defaults of storagelab's
-    database.
+    """Which data survive a crash, according to the spec's settings. Settings that the spec does not have are the
+    defaults of storagelab's database.
     """
     options = database_options(config.target.settings)
     return judge({DATABASE_OPTIONS[name].column: value for name, value in options.items()})

@@ -1,8 +1,8 @@
-r"""Makes, checks, recognises and drops the articles' table on N data files of SQL Server, in its own database.
+r"""The table of the articles on N data files of SQL Server, in its own database. This module makes and checks them.
 
-The data files make up one filegroup, which the server fills in proportion to their free space. So all files have the
-same length, exist before the clock starts, and grow together if necessary. The files are placed round robin on the
-volumes (FILENAME), and the log has its own file. The server makes and removes the files itself, so storagelab makes no
+All data files are in one filegroup. The server fills the files of a filegroup in proportion to their free space. So all
+files have the same length, are made before a run begins, and grow together if necessary. They are placed on the volumes
+in turn (FILENAME). The log has its own file. The server itself makes and removes the files, so storagelab makes no
 folders.
 """
 
@@ -28,13 +28,13 @@ from storagelab.watching.counters import Loop
 
 # --- inserts ---------------------------------------------------------------------------------------------------------
 #
-# The loop of inserts as a stored procedure, and the connections that run it: all are opened first, then start together.
+# The loop of inserts is a stored procedure. All connections that run it are opened first. Then they start together.
 
 
 TABLE = "MyBigTable"
 
-# A worker's key number n is a digest of the worker and n. To the server it is as random as any key, and storagelab can
-# compute an existing key again for a point read.
+# The key number n of a worker is a digest of the worker's number and n. For the server, it is as good as a random key.
+# For a point read, storagelab can compute an existing key again.
 _DIGEST = "HASHBYTES('SHA2_256', CONCAT(@seed, N'/', @worker, N'/', {number}))"
 _KEY = f"CAST(CAST({_DIGEST} AS binary(16)) AS uniqueidentifier)"
 _ANY_OF_THOSE = "CAST(FLOOR(RAND() * (@done + 1)) AS bigint)"
@@ -52,8 +52,8 @@ _READS = f"""
             SET @reads_found += CASE WHEN @found = 42 THEN 1 ELSE 0 END;
         END;"""
 
-# The gate is a lock in a mode in which no insert ever waits, so that waits at the gate are distinct from the run's. A
-# session publishes its progress in its context, which other sessions can read while it works.
+# The gate is a lock in a mode for which no insert ever waits. So waits at the gate can be told from waits of the run. A
+# session writes its progress into its context, which other sessions can read meanwhile.
 _PROCEDURE = f"""
 CREATE PROCEDURE dbo.insert_rows
     @row_count bigint, @rows_per_transaction bigint, @rows_per_report bigint, @gate nvarchar(255),
@@ -107,7 +107,7 @@ def procedure(workload: InsertLoad) -> str:
 
 
 NOW_US = "SELECT DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME())"
-"""The clock that the loops use for their times."""
+"""Reads the clock that the loops also use, in microseconds."""
 
 _CLOSE_GATE = """
 DECLARE @answer int;
@@ -124,7 +124,7 @@ EXEC dbo.insert_rows @row_count = {rows}, @rows_per_transaction = {per_transacti
 
 
 def call(workload: InsertLoad, gate: str, seed: int, worker: int) -> str:
-    """The call sent to each connection; `worker` is its number."""
+    """The statement that calls the procedure on a connection. `worker` is the number of the connection."""
     return _CALL.format(
         rows=workload.rows_per_connection, per_transaction=workload.rows_per_transaction,
         per_report=rows_per_report(workload), gate=db.text(gate), seed=int(seed), worker=worker,
@@ -133,8 +133,10 @@ def call(workload: InsertLoad, gate: str, seed: int, worker: int) -> str:
 
 
 class Workers(InsertingSessions[db.Session]):
-    """The connections of one run. `gate` names an application lock of storagelab's own database, which `gatekeeper`
-    holds. `stop` ends the statements that still run on the server.
+    """The connections of one run.
+
+    `gate` is the name of an application lock in storagelab's own database. The session `gatekeeper` holds it. `stop`
+    ends the statements that still run on the server.
     """
 
     driver_error = db.DriverError
@@ -149,7 +151,7 @@ class Workers(InsertingSessions[db.Session]):
 
     @property
     def ids(self) -> list[int]:
-        """Ids of the server's sessions, one per connection."""
+        """The ids of the sessions on the server, one for each connection."""
         return [worker.connection.spid for worker in self._workers]
 
     def _words(self, error: BaseException) -> str:
@@ -165,7 +167,7 @@ class Workers(InsertingSessions[db.Session]):
         return bool(self._gatekeeper.value(question) == len(self._workers))
 
     def release(self) -> None:
-        """Opens the gate: the server wakes all connections at once."""
+        """Releases the lock for which the workers wait. Then the server wakes all connections together."""
         self._gatekeeper.execute(_OPEN_GATE.format(gate=db.text(self.gate)))
 
     def _loop(self, connection: db.Session, number: int) -> Loop:
@@ -187,15 +189,15 @@ class Workers(InsertingSessions[db.Session]):
 
 FILEGROUP = "storagelab_data"
 TABLE_OBJECT = Object((TABLE,), "table", "dbo")
-"""The load's table, as a layout names it."""
+"""The load's table, with the name for layouts."""
 _CATALOGUE = "sys.database_files"
 GROWTH_MB = 64
 LOG_GROWTH_MB = 256
 _MIB = 2**20
 _LEAST_DATA_MB, _LEAST_LOG_MB, _MOST_LOG_MB = 8, 64, 16_384
 
-# The space of a row. Random keys split pages, which are then about 69 % full: of the 50 rows of 160 bytes that fit into
-# a page, 34 stay.
+# The bytes of a page per row. Random keys split pages, so that a page is about 69 % full. A page has room for 50 rows
+# of 160 bytes, but holds only 34 on average.
 _RANDOM_ROW_BYTES, _SEQUENTIAL_ROW_BYTES = 8192 / 34, 8192.0
 _RANDOM_LOG_BYTES, _SEQUENTIAL_LOG_BYTES = 700, 9000
 _HEADROOM = 1.25
@@ -232,8 +234,10 @@ Records = Sequence[Mapping[str, Any]]
 
 
 class DataFile(NamedTuple):
-    """`number` starts at 1; it is 0 for the primary file, which holds only the catalogue, and for the log. `volume`
-    is None for the server's default folder.
+    """A file of the database.
+
+    The `number` of data files begins with 1. It is 0 for the log, and for the primary file with the catalogue. `volume`
+    is None if the file is in the server's default folder.
     """
 
     number: int
@@ -243,7 +247,7 @@ class DataFile(NamedTuple):
 
 
 class Layout:
-    """The layout of one cell. `prefix` is the name of the database, and the beginning of its files' names."""
+    """The layout of one cell. `prefix` is the name of the database. The names of its files begin with it, too."""
 
     def __init__(self, config: Config, prefix: str, facts: db.ServerFacts) -> None:
         self.config, self.prefix, self.facts = config, prefix, facts
@@ -253,7 +257,7 @@ class Layout:
 
     @property
     def data_files(self) -> list[DataFile]:
-        # Their filegroup holds the only table, so a separate place for the table applies to them.
+        # Their filegroup has the only table. If the layout places the table separately, the files are in this place.
         of_table, config = self.config.placement.volume_of(TABLE_OBJECT), self.config
         return [
             self._file(
@@ -278,7 +282,7 @@ class Layout:
 
     @property
     def data_file_mb(self) -> int:
-        """The initial length of each data file, enough for all rows, so that no file has to grow."""
+        """The initial length of each data file in MiB. It is long enough for all rows, so that no file must grow."""
         asked, load = file_mb(self.config.target.settings, "data_file_mb"), self.config.insert_load
         row_bytes = _SEQUENTIAL_ROW_BYTES if load.page_a_row else _RANDOM_ROW_BYTES
         needed = load.rows * row_bytes * _HEADROOM / self.config.layout.data_files
@@ -291,18 +295,18 @@ class Layout:
             return asked
         needed = load.rows * (_SEQUENTIAL_LOG_BYTES if load.page_a_row else _RANDOM_LOG_BYTES) * _HEADROOM
         wanted = max(_LEAST_LOG_MB, -int(-needed // _MIB))
-        # In simple recovery the log is reused without backups; otherwise it holds the whole run.
+        # In simple recovery, the server reuses the log without backups. Otherwise, the log must hold the whole run.
         simple = database_options(self.config.target.settings)["recovery"] == "SIMPLE"
         return min(wanted, _MOST_LOG_MB) if simple else wanted
 
     def bytes_on(self, volume: str) -> int:
-        """Disk space that the cell's files take on a volume from the start."""
+        """The bytes that the cell's files need on a volume from the beginning of a run."""
         data = sum(file.volume == volume for file in self.data_files) * self.data_file_mb
         primary = (self.primary_file.volume == volume) * _LEAST_DATA_MB
         return (data + primary + (self.log_file.volume == volume) * self.log_file_mb) * _MIB
 
     def make_folders(self, owner: tuple[int, int] | None = None) -> None:
-        """Makes no folders: they exist on the server's machine."""
+        """Does nothing, because the folders already exist on the server's machine."""
 
     def make(self, own: db.Session, reach: Reach[db.Session]) -> None:
         """Makes everything that must exist when a run begins."""
@@ -311,7 +315,7 @@ class Layout:
 
     def sessions(self, own: db.Session, reach: Reach[db.Session], seed: int) -> Workers:
         def end_all() -> None:
-            """Ends all sessions in storagelab's database: sessions of this run that did not finish."""
+            """Ends all sessions in storagelab's database. They are sessions of this run that have not finished."""
             with db.connect(self.config.target, database="master") as session:
                 session.execute(_END_ALL.format(name=self.name))
 
@@ -321,7 +325,7 @@ class Layout:
     # --- statements --------------------------------------------------------------------------------------------------
 
     def create(self, session: db.Session) -> None:
-        """Makes the database with its files, its options, its mark, the table and the procedure."""
+        """Makes the database with its files, options and mark. Then makes the table and the procedure in it."""
         session.execute(self.create_database())
         for statement in self.alter_database():
             session.execute(statement)
@@ -348,7 +352,7 @@ class Layout:
         ]  # fmt: skip
         statements = [f"ALTER DATABASE {self.name} {change}" for change in changes]
         if options["recovery"] != "SIMPLE":
-            # Until the first backup of a database, its log is truncated as in simple recovery.
+            # Before the first backup of a database, the server truncates its log as in simple recovery.
             statements.append(f"BACKUP DATABASE {self.name} TO DISK = N'NUL'")
         return statements
 
@@ -363,8 +367,9 @@ class Layout:
     # --- read back ---------------------------------------------------------------------------------------------------
 
     def check_after(self, session: db.Session) -> list[Check]:
-        """Checks that each row took a page, if the load promises this, and that no file grew: growth takes time, and
-        makes lengths unequal.
+        """Checks that no file grew, because growth takes time and makes the lengths of files unequal.
+
+        If the load needs one page per row, also checks the number of pages.
         """
         sizes = {str(file["name"]): int(file["size_bytes"]) for file in self._at_first}
         files = {str(file["name"]): int(file["size_bytes"]) for file in session.records(FILES)}
@@ -373,7 +378,7 @@ class Layout:
         checks = [check_same("files that grew", "none", got if grown else "none", _CATALOGUE)]
         if self.config.insert_load.page_a_row:
             rows, pages = self.config.insert_load.rows, int(session.value(PAGES) or 0)
-            ok = rows <= pages <= rows * 1.1 + 64  # the tree's upper levels have few pages
+            ok = rows <= pages <= rows * 1.1 + 64  # the upper levels of the B-tree have few pages
             of_rows, read_from = f"{rows} rows", "sys.dm_db_partition_stats"
             checks.insert(
                 0, Check(name="one row a page", asked=of_rows, got=f"{pages} pages", ok=ok, read_from=read_from)
@@ -384,7 +389,9 @@ class Layout:
         return int(session.value(COUNT))
 
     def read_back(self, session: db.Session) -> list[Check]:
-        """Checks number, place and equal length of the data files, the log's place, and the table, by the catalogue."""
+        """In the catalogue, checks the number, the places and the lengths of the data files, the place and the length
+        of the log, and the place of the table.
+        """
         files = session.records(FILES)
         found = {str(file["name"]): file for file in files}
         asked, log = self.data_files, self.log_file
@@ -399,21 +406,25 @@ class Layout:
             _check_place("place of the log", [log], found),
             _check_lengths("length of the data files", asked, found, self.data_file_mb),
             _check_lengths("length of the log", [log], found, self.log_file_mb),
-            # The table is clustered by its key and lies in the filegroup of the data files.
+            # The table is clustered by its key, and is in the filegroup of the data files.
             check_same("table", f"CLUSTERED in {FILEGROUP}", table, "sys.indexes"),
         ]
 
 
 def _file_text(file: DataFile, size_mb: int | None, growth_mb: int) -> str:
-    """Without a size, the server uses the size of its model database, which is the smallest allowed size of a primary
-    file."""
+    """The T-SQL for a file. If `size_mb` is None, the server uses the size of its database `model`.
+
+    A primary file can't be smaller than this.
+    """
     size = "" if size_mb is None else f"SIZE = {size_mb}MB, "
     return f"(NAME = {db.text(file.name)}, FILENAME = {db.text(file.path)}, {size}FILEGROWTH = {growth_mb}MB)"
 
 
 def in_folder(folder: str, name: str) -> str:
-    r"""A path on the server's machine. `D:\data` shows that the server runs on Windows, `/var/data` that it runs on
-    Linux."""
+    r"""The path of a file in a folder on the server's machine.
+
+    A folder such as `D:\data` shows that the server runs on Windows. Otherwise, it runs on Linux.
+    """
     separator = "\\" if is_windows_path(folder) else "/"
     return folder + name if folder.endswith(("\\", "/")) else folder + separator + name
 
@@ -426,7 +437,7 @@ def is_windows_path(path: str) -> bool:
 
 
 def _check_place(name: str, asked: Sequence[DataFile], found: Mapping[str, Mapping[str, Any]]) -> Check:
-    """One check over all files: their folders, or the first file that lies elsewhere."""
+    """One check of the places of all files. Its result is their folders, or the first file in another folder."""
     there = {file.name: str(found.get(file.name, {}).get("physical_name", "absent")) for file in asked}
     wrong = [f"{file.name}: {there[file.name]}" for file in asked if not _same_path(file.path, there[file.name])]
     folders = ", ".join(dict.fromkeys(re.sub(r"[\\/][^\\/]*$", "", file.path) for file in asked))
@@ -434,7 +445,7 @@ def _check_place(name: str, asked: Sequence[DataFile], found: Mapping[str, Mappi
 
 
 def _same_path(asked: str, got: str) -> bool:
-    """Windows treats upper and lower case as equal, and doubled separators as single ones."""
+    """Whether two paths on the server's machine are equal. Two separators count as one. On Windows, case is ignored."""
     if is_windows_path(asked):
         return plain(asked).casefold() == plain(got).casefold()
     return re.sub("/+", "/", asked) == re.sub("/+", "/", got)
@@ -460,8 +471,8 @@ def record_of(records: Records) -> Mapping[str, Any]:
 
 
 def moving(moves: Sequence[Move], folders: Mapping[str, str]) -> Iterator[str]:
-    """The statements, and the checks to make before them."""
-    yield "-- Before: a backup; the folder open to the server's account. Put the database's name for DB."
+    """The lines of a script that moves tables, the log or tempdb. Comments say what to do before each step."""
+    yield "-- Before you begin: make a backup. Let the server write to the folder. Replace DB by your database's name."
     for to in dict.fromkeys(one.to for one in moves if one.names or one.what == TABLES):
         group, file = f"[{to}]", f"{folders[to]}/{to}.ndf".replace("'", "''")
         yield f"ALTER DATABASE DB ADD FILEGROUP {group};"
@@ -469,10 +480,10 @@ def moving(moves: Sequence[Move], folders: Mapping[str, str]) -> Iterator[str]:
     for one in moves:
         name = ".".join(f"[{part.replace(']', ']]')}]" for part in one.names) or "each table"
         if one.names or one.what == TABLES:
-            yield f"-- {name}: make its clustered index again, WITH (DROP_EXISTING = ON) ON [{one.to}]. It is locked."
+            yield f"-- {name}: make its clustered index again WITH (DROP_EXISTING = ON) ON [{one.to}]. This locks it."
         elif one.kind == "log":
             yield f"ALTER DATABASE DB MODIFY FILE (NAME = DB_log, FILENAME = N'{folders[one.to]}/DB_log.ldf');"
-            yield "ALTER DATABASE DB SET OFFLINE;  -- move the file, then SET ONLINE: the database is down meanwhile"
+            yield "ALTER DATABASE DB SET OFFLINE;  -- move the file, then SET ONLINE; until then, the database is down"
         else:
             yield f"ALTER DATABASE tempdb MODIFY FILE (NAME = tempdev, FILENAME = N'{folders[one.to]}/tempdb.mdf');"
-            yield "-- tempdb moves when the server starts again."
+            yield "-- The server moves tempdb when it starts again."

@@ -1,4 +1,4 @@
-"""Facts about SQL Server that need no driver: its waits, its settings, and its durability."""
+"""Facts about SQL Server's waits, settings and durability. This module needs no database driver."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from storagelab.watching.wait_events import Event, Kind, Knowledge, WaitEvents
 
 # --- waits -----------------------------------------------------------------------------------------------------------
 #
-# The meaning of each wait type of SQL Server. To add one, add one line to `LISTED`.
+# The meaning of each wait type of SQL Server. To add a wait type, add one line to `LISTED`.
 #
-# Names are the server's (Microsoft's page of sys.dm_os_wait_stats). The groups follow Microsoft's own categories in the
-# documentation of sys.query_store_wait_stats, limited to what a storage layout can change. A SQL Server DBA knows these
-# names, so none has an analogue.
+# The names are from Microsoft's page about sys.dm_os_wait_stats. The groups are Microsoft's categories in the
+# documentation of sys.query_store_wait_stats, but only for waits that a storage layout can change. For other servers, a
+# wait has the name of a similar wait of SQL Server. Here, this is not needed.
 
 
 SCHEDULER_YIELD = "SOS_SCHEDULER_YIELD"
 GATE = "LCK_M_IS"
-"""At the start gate, workers wait for an application lock in a mode that no insert asks for. A run's waits don't
-include it.
+"""At the start gate, workers wait for an application lock in a mode that no insert needs. The waits of a run don't
+include this wait.
 """
 
 
@@ -39,7 +39,7 @@ LISTED = {
     SCHEDULER_YIELD: _about("cpu-queue"),
     "THREADPOOL": _about("cpu-queue"),
     "ASYNC_NETWORK_IO": _about("network"),
-    # Update latches are requested on pages that hold maps of the file (PFS, GAM, SGAM), not on pages of rows.
+    # Sessions request update latches on pages with maps of the file (PFS, GAM, SGAM), not on pages with rows.
     "PAGELATCH_UP": _about("allocation"),
     "PREEMPTIVE_OS_WRITEFILEGATHER": _about("file-growth"),
     "PREEMPTIVE_OS_SETFILEVALIDDATA": _about("file-growth"),
@@ -59,12 +59,11 @@ event_of = WaitEvents(LISTED, RULES)
 
 # --- facts -----------------------------------------------------------------------------------------------------------
 #
-# Documented facts about SQL Server for the report and the target: versions, allocation latches, benign waits. Pure;
-# does not need the driver.
+# Documented facts about SQL Server for the report and the target: versions, allocation latches and benign waits. Pure.
 
 
 NAMES = {13: "2016", 14: "2017", 15: "2019", 16: "2022", 17: "2025"}
-"""Major version -> its common name."""
+"""By major version: the usual name of the version."""
 MAJOR_2017, MAJOR_2019, MAJOR_2022 = 14, 15, 16
 
 PFS_SOURCE = "Microsoft, What's new in SQL Server 2019"
@@ -72,7 +71,7 @@ GAM_SOURCE = "Microsoft's SQL Server blog of 2022-07-21, on system page latch co
 
 
 def latch_note(major: int) -> str:
-    """A caution for comparisons of numbers of data files: the gain from more files depends on the version."""
+    """The text of a caution for comparisons of numbers of data files: the version decides how much more files gain."""
     year = NAMES.get(major, f"of version {major}" if major else "of an unknown version")
     if major < MAJOR_2019:
         effect = "this server does neither, so waits for PFS, GAM and SGAM pages may well fall with more files"
@@ -106,25 +105,24 @@ WAIT_XTP_RECOVERY XE_DISPATCHER_JOIN XE_DISPATCHER_WAIT XE_TIMER_EVENT
 SHOWN_ALL_THE_SAME = (
     "CHKPT", "SLEEP_BPOOL_FLUSH", "PREEMPTIVE_OS_FLUSHFILEBUFFERS", "MEMORY_ALLOCATION_EXT",
 )  # fmt: skip
-"""Waits that are in the well-known list of benign waits but concern storage: checkpoints, their throttling, flushes of
-files, and memory for them.
+"""Waits that concern storage although they are in the well-known list of benign waits. They are waits for checkpoints,
+for the throttling of checkpoints, for flushes of files, and for memory for these.
 """
 BENIGN = BenignList(
     name="sqlskills.com's list as in public copies of 2021, without " + ", ".join(SHOWN_ALL_THE_SAME),
     date="2026-11-21",
     wait_types=frozenset(_IDLE.split()),
 )
-"""The list of benign waits. It applies when waits are shown, never to stored waits. It does not affect other engines,
-because their waits have other names.
+"""Waits in this list are not shown, but they are stored. The list does not change the waits of other engines, because
+their waits have other names.
 """
 
 
 def judge(settings: Mapping[str, str], _version: str = "") -> Durability:
-    """Judges `settings`, named like the columns of sys.databases. Loads don't use delayed durability if it is only
-    allowed.
+    """The durability under these settings. Their names are the names of columns of sys.databases.
 
-    A log record holds enough to redo a page. Checksums and torn-page bits detect a half-written page but don't repair
-    it, so pages count as whole only if the medium writes them whole.
+    If delayed durability is only allowed, it is not counted, because loads don't use it. A page is whole after a crash
+    only if the medium writes whole pages: checksums and torn-page bits detect a half-written page but can't repair it.
     """
     delayed = settings.get("delayed_durability_desc", "DISABLED")
     lost: Loss | None = "commits not in the log" if delayed.upper() == "FORCED" else None
@@ -142,22 +140,22 @@ KNOWN = Knowledge(judge, BENIGN, latch_note)
 
 
 # --- settings --------------------------------------------------------------------------------------------------------
-# The settings that a spec may have under [target.settings], and the way in which storagelab sets each of them.
+# The settings that a spec may have in [target.settings], and how storagelab sets each of them.
 #
-# storagelab sets options of the database that it makes. Options of the server affect everyone, so it only compares
-# them; if they differ, it refuses the spec and shows the statement that the server's operator can run.
+# storagelab sets options of the database that it makes. Options of the server affect all its users, so storagelab only
+# compares them. If one differs, storagelab refuses the spec and shows the statement that the server's operator can run.
 
 
 ON_OFF = ("ON", "OFF")
 
 
 class Option(NamedTuple):
-    """An option of a database: `statement` follows ALTER DATABASE ..., `column` of sys.databases shows its value."""
+    """An option of a database. `statement` is its text after ALTER DATABASE, `column` its column of sys.databases."""
 
     statement: str
     column: str
     allowed: tuple[str, ...] = ()
-    """Empty = a whole number."""
+    """The allowed values. If this is empty, the value must be a whole number."""
     since: int = 13
 
 
@@ -186,20 +184,20 @@ TRACE_FLAGS = "trace_flags"
 FILE_INITIALISATION = "instant_file_initialization"
 
 ALWAYS = {"recovery": "SIMPLE", "page_verify": "CHECKSUM", "delayed_durability": "DISABLED"}
-"""Defaults for storagelab's database if the spec sets nothing. Without them, the options would depend on the server's
-model database.
+"""The options of storagelab's database that the spec does not set. Without these, the server would use the options of
+its database `model`.
 """
 
 
 def text_of(value: Scalar) -> str:
-    """A value in the server's format: true is ON, names are in capitals."""
+    """A value in the server's format: true becomes ON, and names are in capital letters."""
     if isinstance(value, bool):
         return "ON" if value else "OFF"
     return str(value).strip().upper()
 
 
 class ServerState(NamedTuple):
-    """An operator's settings for the whole server. `file_initialisation` is None if the server does not report it."""
+    """The settings of the whole server. `file_initialisation` is None if the server does not report it."""
 
     configurations: dict[str, int]
     trace_flags: tuple[int, ...]
@@ -207,21 +205,21 @@ class ServerState(NamedTuple):
 
 
 def database_options(settings: Mapping[str, Scalar]) -> dict[str, str]:
-    """Every option of storagelab's database, in the order in which they are set.
+    """Every option of storagelab's database, in the order in which the options are set.
 
-    Raises PreflightError for an invalid value. The check is here because the value becomes a part of a statement.
+    Raises PreflightError if a value is not valid. This is checked here because the value becomes part of a statement.
     """
     allowed = {name: option.allowed for name, option in DATABASE_OPTIONS.items()}
     return {**ALWAYS, **_values(settings, allowed)}
 
 
 def table_options(settings: Mapping[str, Scalar]) -> dict[str, str]:
-    """The options that the spec asks for on the table's index. Raises PreflightError as `database_options` does."""
+    """The options of the table's index that the spec sets. Raises PreflightError if a value is not valid."""
     return _values(settings, TABLE_OPTIONS)
 
 
 def file_mb(settings: Mapping[str, Scalar], name: str) -> int | None:
-    """A length that the spec asks for. Raises PreflightError as `database_options` does."""
+    """A length in MiB that the spec sets, or None. Raises PreflightError if the value is not valid."""
     if name not in settings:
         return None
     _check_value(name, settings[name], ())
@@ -236,7 +234,9 @@ def _values(settings: Mapping[str, Scalar], allowed: Mapping[str, tuple[str, ...
 
 
 def check_settings(settings: Mapping[str, Scalar], major: int, state: ServerState) -> None:
-    """Refuses settings that the server lacks, does not accept, or has with another value. Raises PreflightError."""
+    """Raises PreflightError if the server lacks a setting, does not accept its value, or has another value that
+    storagelab must not change.
+    """
     for name, value in settings.items():
         _check_one(name, value, major, state)
 
@@ -273,7 +273,7 @@ def _check_one(name: str, value: Scalar, major: int, state: ServerState) -> None
         found = state.configurations[name]
         _refuse_difference(
             name, [] if str(int(value) if isinstance(value, bool) else value) == str(found) else [f"it is {found}"],
-            lambda: f"EXEC sp_configure N'{name}', {value}; RECONFIGURE; (the old value back afterwards: {found})",
+            lambda: f"EXEC sp_configure N'{name}', {value}; RECONFIGURE; (set the old value {found} again afterwards)",
         )  # fmt: skip
     else:
         raise PreflightError("the server has no such setting", key=_key(name), hint=_nearest(name, state))
@@ -281,7 +281,7 @@ def _check_one(name: str, value: Scalar, major: int, state: ServerState) -> None
 
 def _check_version(name: str, since: int, major: int) -> None:
     if major < since:
-        raise PreflightError("this version has no such option", key=_key(name), hint="it came with SQL Server 2019")
+        raise PreflightError("this version has no such option", key=_key(name), hint="SQL Server 2019 introduced it")
 
 
 def _check_value(name: str, value: Scalar, allowed: tuple[str, ...]) -> None:
@@ -292,7 +292,7 @@ def _check_value(name: str, value: Scalar, allowed: tuple[str, ...]) -> None:
 
 
 def trace_flags_of(value: Scalar) -> tuple[int, ...]:
-    """Raises ValueError."""
+    """The numbers of the trace flags in a setting. Raises ValueError if a part is not a number."""
     return tuple(sorted({int(part) for part in str(value).replace(",", " ").split()}))
 
 
@@ -300,7 +300,7 @@ def _refuse_difference(name: str, differences: Iterable[str], way: Callable[[], 
     found = "; ".join(differences)
     if found:
         raise PreflightError(
-            f"on the server {found}, and storagelab changes nothing that other users share",
+            f"on the server {found}, and storagelab does not change settings that affect other users",
             key=_key(name),
             hint=f"its operator may run: {way()} - or leave this setting out",
         )
@@ -311,7 +311,7 @@ def _nearest(name: str, state: ServerState) -> str:
     near = difflib.get_close_matches(name, [*known, *state.configurations], 1)
     return (
         f"did you mean {near[0]}? " if near else ""
-    ) + f"known are {', '.join(known)}, and those of sys.configurations"
+    ) + f"known settings are {', '.join(known)}, and those of sys.configurations"
 
 
 def _key(name: str) -> str:

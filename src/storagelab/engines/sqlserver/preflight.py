@@ -23,11 +23,13 @@ DRIVES = "SELECT fixed_drive_path, drive_type_desc, free_space_in_bytes FROM sys
 FOLDER = "SELECT file_is_a_directory FROM sys.dm_os_file_exists({path})"
 
 _ESCALATING_ROWS = 5_000
-"""Microsoft, Transaction locking and row versioning guide: lock escalation."""
+"""From this number of row locks on, the server tries to lock the whole table (lock escalation). Source: Microsoft,
+Transaction locking and row versioning guide.
+"""
 
 
 class _Drive(NamedTuple):
-    """A drive as the server sees it."""
+    """A drive of the server's machine, as the server reports it."""
 
     path: str
     kind: str
@@ -35,7 +37,7 @@ class _Drive(NamedTuple):
 
 
 def check(plan: Plan, site: Site) -> Preflight:
-    """Checks everything that could make a run fail. Raises PreflightError naming the key."""
+    """Checks everything that could make a run fail. Raises PreflightError, which names the key."""
     found: list[str] = []
     notes: list[str] = []
     needs: dict[str, VolumeNeed] = {}
@@ -72,7 +74,10 @@ def _check_server(session: db.Session, configs: Sequence[Config], site: Site) ->
 
 
 def _check_objects(config: Config) -> None:
-    """Checks that the layout places only the load's one table. Its clustered key is the table itself."""
+    """Checks that the layout places no object except the load's only table. Its clustered index is the table itself.
+
+    Raises PreflightError.
+    """
     problem = config.placement.problem([TABLE_OBJECT])
     if problem is not None:
         raise PreflightError(problem.problem, key=KEY, hint=problem.hint)
@@ -82,7 +87,7 @@ def _check_objects(config: Config) -> None:
 
 
 def _check_paths(config: Config, facts: db.ServerFacts) -> None:
-    """Checks that T-SQL can express the names of files and folders, and that every file has a place."""
+    """Checks that T-SQL allows the paths of volumes, and that every file has a folder. Raises PreflightError."""
     for name, volume in config.volumes.items():
         try:
             db.text(volume.path or "")
@@ -100,7 +105,7 @@ def _check_paths(config: Config, facts: db.ServerFacts) -> None:
 
 
 def _volume_needs(session: db.Session, facts: db.ServerFacts, configs: Sequence[Config]) -> list[VolumeNeed]:
-    """Each volume with the largest space that a cell needs on it, and the server's data on its drive."""
+    """For each volume: the largest space that a cell needs on it, and the facts about its drive from the server."""
     paths = {
         (name, volume.path or ""): max(
             Layout(other, "storagelab", facts).bytes_on(name) for other in configs if name in other.volumes
@@ -125,7 +130,9 @@ def _volume_needs(session: db.Session, facts: db.ServerFacts, configs: Sequence[
 
 
 def _drives(session: db.Session) -> list[_Drive]:
-    """The drives; empty if the server does not report them, because a run must not fail for this reason alone."""
+    """The drives of the server's machine. The list is empty if the server does not report them. This is no reason to
+    refuse a run.
+    """
     try:
         rows = session.rows(DRIVES)
     except db.DriverError:
@@ -134,21 +141,23 @@ def _drives(session: db.Session) -> list[_Drive]:
 
 
 def _drive_of(path: str, drives: Iterable[_Drive]) -> _Drive | None:
-    """The drive that holds the volume's path. Drives can be nested, so among several it is the one with the longest
-    path.
+    """The drive of a path, or None. A drive can be mounted in a folder of another drive. So if several drives fit, it
+    is the drive with the longest path.
     """
     fitting = [drive for drive in drives if path.casefold().startswith(drive.path.casefold())]
     return max(fitting, key=lambda drive: len(drive.path), default=None)
 
 
 def _check_folder(session: db.Session, name: str, path: str) -> None:
-    """Checks a folder, on Windows only: the view is not documented for Linux folders, and CREATE DATABASE will
-    notice a missing one.
+    """Checks that the server finds a folder. Raises PreflightError if it does not.
+
+    This is for servers on Windows, because Microsoft does not document the view for folders on Linux. There, CREATE
+    DATABASE fails if the folder is missing.
     """
     try:
         found = session.value(FOLDER.format(path=db.text(path)))
     except db.DriverError:
-        return  # the server does not say; CREATE DATABASE will notice
+        return  # the server can't check it; if the folder is missing, CREATE DATABASE fails
     if found is not None and not found:
         raise PreflightError(
             f"{path} is not a folder that the server sees",
@@ -158,7 +167,7 @@ def _check_folder(session: db.Session, name: str, path: str) -> None:
 
 
 def _check_space(needs: Sequence[VolumeNeed], drives: Sequence[_Drive]) -> None:
-    """Checks the free space of each drive, which its volumes share."""
+    """Checks that each drive has enough free space for all volumes on it. Raises PreflightError if it has not."""
     for drive in drives:
         there = [need for need in needs if _drive_of(need.path, drives) == drive]
         wanted = sum(need.needed_bytes or 0 for need in there)
@@ -181,7 +190,7 @@ def _notes(facts: db.ServerFacts, configs: Sequence[Config]) -> list[str]:
     if any(volume.remote for config in configs for volume in config.volumes.values()):
         notes.append(places.NOTE)
     if any(config.insert_load.rows_per_transaction >= _ESCALATING_ROWS for config in configs):
-        notes.append(f"from {_ESCALATING_ROWS:,} rows in a transaction on, the server tries to lock the whole table")
+        notes.append(f"with {_ESCALATING_ROWS:,} rows per transaction or more, the server may lock the whole table")
     if len({config.layout.data_files for config in configs}) > 1:
         notes.append(latch_note(facts.major))
     return notes
@@ -198,9 +207,9 @@ _FILES = "SELECT physical_name FROM sys.master_files WHERE database_id = DB_ID({
 
 
 def drop(session: db.Session, prefix: str, key: str) -> list[str]:
-    """Drops the database of this name if storagelab made it, even if others use it.
+    """Drops the database of this name if storagelab made it, even if sessions use it. Returns the dropped names.
 
-    Returns the dropped names. If somebody else made the database, raises PreflightError and drops nothing.
+    If the database is not storagelab's, raises PreflightError and drops nothing.
     """
     if not exists(session, prefix):
         return []
@@ -215,10 +224,10 @@ def exists(session: db.Session, prefix: str) -> bool:
 
 
 def check_nothing_in_the_way(session: db.Session, prefix: str, key: str) -> None:
-    """Refuses a database with the name that storagelab needs if others made it.
+    """Raises PreflightError if another database has the name that storagelab needs.
 
-    Raises PreflightError. The files show whether a database is storagelab's: there is at least one file, and all have
-    names that `Layout` gives.
+    storagelab recognises its database by the files. There must be at least one file, and all files must have names that
+    `Layout` gives.
     """
     if not exists(session, prefix):
         return

@@ -1,6 +1,8 @@
-"""Samples a run through its own session: waiting tasks, the objects that they wait for, and a series once a second. The
-server counts waits exactly, so nothing is estimated from these samples. They show for which pages and locks sessions
-waited, and how many rows are inserted.
+"""Observes a run in its own session: samples the waiting tasks and the objects for which they wait, and records a time
+series once a second.
+
+The server counts waits exactly, so waits are not estimated from these samples. The samples show for which pages and
+locks the sessions waited. The time series shows, for example, the number of inserted rows.
 """
 
 from __future__ import annotations
@@ -27,8 +29,8 @@ from storagelab.watching.sampler import MOST_TASKS, RawWaitsOf, SessionSampler
 #
 # The server's counters: waits by session and of the whole server, reads and writes by file, CPU time, and rates.
 #
-# The server counts a wait when it ends. Waits in progress are added from sys.dm_os_waiting_tasks, as sp_BlitzFirst
-# does, so that the difference between two readings is the wait time between them.
+# The server counts a wait when the wait ends. So waits in progress are added from sys.dm_os_waiting_tasks, as in
+# sp_BlitzFirst. Then the difference between two readings is the wait time between the readings.
 
 
 _NS_PER_MS = 1_000_000
@@ -50,7 +52,7 @@ FROM sys.dm_io_virtual_file_stats(DB_ID({database}), NULL) AS s
 JOIN sys.master_files AS f ON f.database_id = s.database_id AND f.file_id = s.file_id"""
 _FILE_COLUMNS = ("reads", "read_bytes", "read_stall_ms", "writes", "write_bytes", "write_stall_ms")
 CUMULATIVE_COUNTER = 272_696_576
-"""PERF_COUNTER_BULK_COUNT: the value only grows, although the name says per second."""
+"""The type PERF_COUNTER_BULK_COUNT. Such a counter is cumulative, although its name ends with "/sec"."""
 RATES = f"""
 SELECT RTRIM(counter_name), cntr_value FROM sys.dm_os_performance_counters
 WHERE cntr_type = {CUMULATIVE_COUNTER} AND (
@@ -62,7 +64,7 @@ WHERE cntr_type = {CUMULATIVE_COUNTER} AND (
 
 
 class WaitCount(NamedTuple):
-    """One wait type, cumulative, in the server's format: the wait time includes the signal time."""
+    """The cumulative count of one wait type, as the server reports it. The wait time includes the signal time."""
 
     waits: int
     wait_ms: int
@@ -75,21 +77,21 @@ _NONE = WaitCount(0, 0, 0)
 
 @dataclass
 class SessionCounts:
-    """The waits of the workers' sessions in a run, and their CPU time."""
+    """The waits and the CPU time of the workers' sessions in a run."""
 
     waits: Waits = field(default_factory=dict)
     cpu_s: float = 0.0
 
 
 def read_session_waits(session: Session, sessions: list[int]) -> Waits:
-    """The waits of these sessions since they logged in, including waits in progress."""
+    """The waits of these sessions since their login, with waits in progress."""
     ids = integers(sessions)
     counted = session.rows(SESSION_WAITS.format(sessions=ids))
     return summed(counted, session.rows(IN_PROGRESS.format(which=f"AND session_id IN ({ids})")))
 
 
 def read_server_waits(session: Session) -> Waits:
-    """The waits of the whole server since it started, including its own threads and other users' sessions."""
+    """The waits of the whole server since its start. They include its own threads and other users' sessions."""
     return summed(session.rows(SERVER_WAITS), session.rows(IN_PROGRESS.format(which="")))
 
 
@@ -103,7 +105,7 @@ def summed(*readings: Iterable[Row]) -> Waits:
 def waits_between(before: Waits, after: Waits) -> Waits:
     """The waits between two readings, without the types that did not change.
 
-    A wait in progress may end while it is read, so that a difference seems negative; it then counts as 0.
+    A wait in progress may end while it is read. Then a difference may be negative, and counts as 0.
     """
     moved = {
         name: WaitCount(*(max(0, now - then) for now, then in zip(count, before.get(name, _NONE), strict=True)))
@@ -124,20 +126,23 @@ def counted_waits(waits: Mapping[str, WaitCount]) -> tuple[CountedWait, ...]:
 
 
 def server_waits_group(waits: Mapping[str, WaitCount]) -> dict[str, float]:
-    """The whole server's waits as counters, `TYPE.waits`, `TYPE.wait_ms` and `TYPE.signal_ms`, without the waits at the
-    start gate.
+    """The waits of the whole server as counters: `TYPE.waits`, `TYPE.wait_ms` and `TYPE.signal_ms`.
+
+    Waits at the start gate are left out.
     """
     counted = {name: count._asdict() for name, count in waits.items() if name != GATE}
     return {f"{name}.{field}": float(value) for name, fields in counted.items() for field, value in fields.items()}
 
 
 def read_cpu_s(session: Session, sessions: list[int]) -> float:
-    """CPU seconds of these sessions so far. The server adds them when a request ends, so ask between requests."""
+    """The CPU time of these sessions until now, in seconds. Call this between requests, because the server adds the CPU
+    time of a request at its end.
+    """
     return int(session.value(CPU_TIME.format(sessions=integers(sessions))) or 0) / 1000
 
 
 def read_files(session: Session, database: str) -> Counters:
-    """Reads and writes of each file of the database so far, by the file's name."""
+    """The reads and writes of each file of the database until now: `group -> name -> value`."""
     rows = session.rows(FILE_STATS.format(database=text(database)))
     return {
         f"file {name}": dict(zip(_FILE_COLUMNS, map(float, values), strict=True)) for name, *values in rows
@@ -145,19 +150,20 @@ def read_files(session: Session, database: str) -> Counters:
 
 
 def read_rates(session: Session, database: str) -> Counters:
-    """The server's performance counters that grow with a load's work. Here these counters are counts, so their names
-    lack "/sec".
+    """The server's cumulative performance counters that grow with the work of a load.
+
+    Their names end without "/sec", because the values are counts.
     """
     rows = session.rows(RATES.format(database=text(database)))
     return {"performance counters": {str(name).removesuffix("/sec"): float(value) for name, value in rows}}
 
 
 # --- waiting ---------------------------------------------------------------------------------------------------------
-# Finds the objects for which sessions waited at one moment: the page and its data file, or the lock and its holder.
+# Finds the objects for which sessions waited at one moment: a page and its data file, or a lock and its holder.
 
 
-# A session that yielded its scheduler waits for a CPU. The session is not in the list of waiting tasks, but among the
-# runnable ones.
+# A session that yielded its scheduler waits for a CPU. It is not in the list of waiting tasks, but in the list of
+# runnable tasks.
 WAITING_TASKS = f"""
 SELECT session_id, wait_type, wait_duration_ms, resource_description, blocking_session_id
 FROM sys.dm_os_waiting_tasks WHERE session_id IN ({{sessions}}) AND wait_type <> N'{GATE}'
@@ -175,7 +181,7 @@ _LOCK_WORD = re.compile(r"\s*([a-z]+lock)\b")
 
 
 class Task(NamedTuple):
-    """One session at one moment. `resource` is the server's own description of the object that it waits for."""
+    """One session at one moment. `resource` is the server's description of the object for which the session waits."""
 
     session: int
     wait_type: str
@@ -201,15 +207,17 @@ def look(session: Session, sessions: list[int], at_s: float) -> Moment:
 
 
 class Decoder:
-    """Turns samples into waiting tasks. `files` maps the ids of files of storagelab's database to the numbers of data
-    files, 0 for the primary file and the log. `pages` holds the server's descriptions of pages, if it can be asked.
+    """Turns samples into waiting tasks.
+
+    `files` maps the ids of files of storagelab's database to the numbers of data files. The primary file and the log
+    have the number 0. `pages` has the server's descriptions of pages. It is empty if the server can't describe them.
     """
 
     def __init__(self, database_id: int, files: Mapping[int, int], pages: Mapping[Page, PageInfo]) -> None:
         self._database_id, self._files, self._pages = database_id, files, pages
 
     def waiting_tasks(self, moment: Moment) -> list[WaitingTask]:
-        """The waits of one moment, grouped by object; the group with the most sessions comes first."""
+        """The waits of one moment, grouped by object. The group with the most sessions comes first."""
         doing: dict[int | None, str] = {None: "", **{task.session: task.wait_type for task in moment.tasks}}
         groups = Counter(
             (task.wait_type, *self._resource(task), doing.get(task.held_by, "not seen waiting"))
@@ -226,7 +234,7 @@ class Decoder:
         ]  # fmt: skip
 
     def _resource(self, task: Task) -> tuple[Resource, int | None]:
-        """The object, and the number of its data file if it has one."""
+        """The object for which the task waits, and the number of its data file, or None."""
         if task.wait_type == SCHEDULER_YIELD:
             return Resource(kind="a CPU"), None
         page = page_of(task.resource)
@@ -238,7 +246,10 @@ class Decoder:
 
 
 def pages_to_ask(moments: Iterable[Moment], database_id: int) -> list[Page]:
-    """Pages of rows in storagelab's database, the most frequent first. The numbers of map pages show their kind."""
+    """The pages of storagelab's database for which sessions waited, the most frequent first.
+
+    Map pages are left out, because their numbers already show their kind.
+    """
     seen = Counter(
         page
         for moment in moments for task in moment.tasks
@@ -249,7 +260,7 @@ def pages_to_ask(moments: Iterable[Moment], database_id: int) -> list[Page]:
 
 
 def ask_pages(session: Session, database: str, pages: list[Page]) -> dict[Page, PageInfo]:
-    """The server's descriptions of these pages of one database. SQL Server 2019 and later only."""
+    """The server's descriptions of these pages of a database. Only SQL Server 2019 and later can describe pages."""
     if not pages:
         return {}
     values = ", ".join(f"({int(page.file_id)}, {int(page.page_id)})" for page in pages)
@@ -265,11 +276,12 @@ def ask_pages(session: Session, database: str, pages: list[Page]) -> dict[Page, 
 
 # --- pages -----------------------------------------------------------------------------------------------------------
 #
-# Finds which page of which file a latch is on, and what that page holds: maps of the file, or rows.
+# Finds the page and the file of a latch, and the content of the page: a map of the file, or rows.
 #
-# This takes arithmetic on the page's number, valid in every version; from SQL Server 2019 on, the server can be asked
-# instead (sys.dm_db_page_info). A PFS page maps 8088 pages. A GAM interval has 511232 pages: 63904 extents of 8 pages,
-# one bit for each in a bitmap of 7988 bytes (sqlity.net/en/2331/gam-interval); books often say 64000 extents.
+# In every version, the kind of a page follows from its number. From SQL Server 2019 on, the server can describe the
+# page (sys.dm_db_page_info). A PFS page maps 8088 pages. A GAM interval has 63904 extents of 8 pages, which are 511232
+# pages. Its bitmap of 7988 bytes has one bit for each extent (sqlity.net/en/2331/gam-interval). Books often say 64000
+# extents.
 
 
 PFS_INTERVAL_PAGES = 8088
@@ -277,7 +289,7 @@ GAM_INTERVAL_PAGES = 511_232
 
 FILE_HEADER, PFS, GAM, SGAM, DIFF, ML = "file header", "PFS", "GAM", "SGAM", "DIFF", "ML"
 ROWS = ""
-"""By its number, the page is not a map of the file: it holds data, an index, or an IAM page."""
+"""The kind of a page whose number shows that it is not a map of the file. It is a data, index or IAM page."""
 
 _OF_PAGE = re.compile(r"\s*(\d+):(\d+):(\d+)(?:$|[\s(])")
 _WORDS = {
@@ -289,17 +301,17 @@ _TYPES = {
     9: _WORDS[SGAM], 10: "an IAM page", 11: _WORDS[PFS], 13: "a boot page", 15: _WORDS[FILE_HEADER], 16: _WORDS[DIFF],
     17: _WORDS[ML],
 }  # fmt: skip
-"""Names of page types by the server's numbers (sys.dm_db_page_info, column page_type)."""
+"""The names of page types, by the server's numbers in the column page_type of sys.dm_db_page_info."""
 
 
 def page_of(resource: str) -> Page | None:
-    """The page in a `resource_description` such as "5:3:8088"; None if it names something else."""
+    """The page in a `resource_description` such as "5:3:8088". None if it is not a page."""
     found = _OF_PAGE.match(resource)
     return Page(*map(int, found.groups())) if found else None
 
 
 def kind_of(page_id: int) -> str:
-    """The kind of the page with this number, by arithmetic. The order of the tests matters: 0 is a multiple of every
+    """The kind of the page with this number. The order of the conditions matters, because 0 is a multiple of every
     interval.
     """
     if page_id == 0:
@@ -314,8 +326,8 @@ def kind_of(page_id: int) -> str:
 
 
 class PageInfo(NamedTuple):
-    """The server's description of a page: its type's number, and for rows the index and the level in its tree (leaf =
-    0).
+    """The server's description of a page: the number of its type. For a page of rows, also the index and the level in
+    its B-tree. Leaves have the level 0.
     """
 
     page_type: int
@@ -324,7 +336,7 @@ class PageInfo(NamedTuple):
 
 
 def kind_text(page: Page, info: PageInfo | None) -> str:
-    """A text for the page's content: from the server if it was asked, otherwise by arithmetic."""
+    """A text about the page's content. It follows from the server's description or, if None, from the page's number."""
     if info is None:
         return _WORDS[kind_of(page.page_id)]
     named = _TYPES.get(info.page_type, f"a page of type {info.page_type}")
@@ -341,13 +353,14 @@ FILE_IDS = "SELECT name, file_id FROM sys.master_files WHERE database_id = DB_ID
 
 
 class Sampler(SessionSampler):
-    """Samples one run. `ids` are the workers' sessions, `counts` the counters of these sessions. `page_info`: the
-    server can report the content of pages.
+    """Samples one run. `ids` are the ids of the workers' sessions, and `counts` are the counters of these sessions.
+
+    `page_info` is True if the server can describe pages.
     """
 
     event_of = event_of
     most_hz = 10.0
-    """Each sample is a query; more samples would add nothing to exact counters."""
+    """The most samples per second. Each sample is a query, and the exact counters need no more samples."""
     stop_timeout_s = 10.0
 
     def __init__(
@@ -367,7 +380,7 @@ class Sampler(SessionSampler):
         self._decoder: Decoder | None = None
 
     def prepare(self) -> None:
-        """Connects and runs each query once, so that the server has a plan for it. Raises DriverError."""
+        """Connects and runs each query once, so that the server already has plans for them. Raises DriverError."""
         self._session = self._connect()
         look(self._session, self._ids, 0.0)
         self._read_progress()
@@ -380,7 +393,7 @@ class Sampler(SessionSampler):
         name = text(self._database)
         rows = self._own.rows(FILE_IDS.format(database=name))
         database_id, pages = int(self._own.value(f"SELECT DB_ID({name})")), dict[Page, PageInfo]()
-        with contextlib.suppress(DriverError):  # the server may not report it; the page numbers alone show most
+        with contextlib.suppress(DriverError):  # without descriptions, the page numbers show most kinds
             pages = ask_pages(
                 self._own, self._database, pages_to_ask(self._kept, database_id) if self._page_info else []
             )
@@ -391,7 +404,7 @@ class Sampler(SessionSampler):
         if self.sample_waits:
             self._kept.append(look(self._own, self._ids, self.at_s))
             self._tasks_seen += len(self._kept[-1].tasks)
-            while len(self._kept) > 1 and self._tasks_seen > MOST_TASKS * 8:  # too many: every second sample is removed
+            while len(self._kept) > 1 and self._tasks_seen > MOST_TASKS * 8:  # removes every second sample
                 self._kept = self._kept[::2]
                 self._tasks_seen = sum(len(kept.tasks) for kept in self._kept)
         self._take_series()
@@ -438,5 +451,8 @@ class Sampler(SessionSampler):
 
 
 def rows_in(context: object) -> int:
-    """Rows done, from a session's context: a big-endian number in its first 8 bytes; 0 before it reports."""
+    """The number of rows that a session has reported in its context. The first 8 bytes are a big-endian number.
+
+    0 if the session has not reported yet.
+    """
     return int.from_bytes(context[:8], "big") if isinstance(context, bytes | bytearray) and len(context) >= 8 else 0

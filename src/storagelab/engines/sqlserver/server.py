@@ -1,6 +1,4 @@
-"""SQL Server as a database system: the steps of a run that are specific to it. The server already runs, on another
-machine.
-"""
+"""SQL Server's own part of a run. The server already runs, on another machine."""
 
 from __future__ import annotations
 
@@ -32,7 +30,7 @@ from storagelab.volumes.folders import Site
 from storagelab.watching.counters import Counters, difference
 
 # --- read back -------------------------------------------------------------------------------------------------------
-# Reads back the objects that the server really made, and its actual settings, because a request alone proves nothing.
+# Reads the objects that the server has really made and the settings that it really has. A request alone proves nothing.
 
 
 VOLUMES = """
@@ -52,7 +50,7 @@ _SHOWN_OF_DATABASE = (
 
 
 def server_facts(session: db.Session, facts: db.ServerFacts, database: str) -> dict[str, object]:
-    """The version, the operator's settings, and the state of storagelab's database."""
+    """The server's version, its settings for all users, and the state of storagelab's database."""
     state = db.read_state(session)
     shown = {name: value for name, value in state.configurations.items() if name in _SHOWN_CONFIGURATIONS}
     of_database = record_of(session.records(DATABASE.format(name=db.text(database))))
@@ -78,10 +76,10 @@ def _shown(value: object) -> str:
 
 
 def volumes(config: Config, layout: Layout, records: Records) -> list[Check]:
-    """Checks each volume of the spec against the mount point that the server reports for the files on it.
+    """Compares each volume of the spec with the mount point that the server reports for the files on it.
 
-    An operator described the volume. Without the server's report, the volume stays unverified. Two volumes on one mount
-    point are not two drives.
+    An operator has described the volume. If the server reports no mount point, the description can't be verified. If
+    two volumes have the same mount point, they are not two drives.
     """
     mounts = {str(record["name"]): str(record["volume_mount_point"]) for record in records}
     by_volume: dict[str, set[str]] = {}
@@ -92,7 +90,7 @@ def volumes(config: Config, layout: Layout, records: Records) -> list[Check]:
 
 
 def _volume(path: str, name: str, mounts: set[str]) -> Check:
-    # A mount point in the other operating system's notation says nothing about this path.
+    # A mount point in the notation of another operating system does not belong to this path.
     reported = sorted(mount for mount in mounts if mount and is_windows_path(mount) == is_windows_path(path))
     inside = all(plain(path).casefold().startswith(plain(mount).casefold().rstrip("\\")) for mount in reported)
     got = f"on {' and '.join(reported)}" if reported else "the server does not report its volume"
@@ -106,7 +104,7 @@ def _volume(path: str, name: str, mounts: set[str]) -> Check:
 
 
 def settings(session: db.Session, config: Config, database: str) -> list[Check]:
-    """Checks each setting asked for against the database, the table or the server."""
+    """Compares each requested setting with the database, the table or the server."""
     asked = config.target.settings
     if not asked:
         return []
@@ -146,11 +144,11 @@ def _setting_check(
 
 # --- reaching --------------------------------------------------------------------------------------------------------
 #
-# The way of sessions to a SQL Server that already runs.
+# How sessions reach a SQL Server that already runs.
 
 
 class AttachedReach(Reach[db.Session]):
-    """Sessions of a load work in storagelab's own database."""
+    """How sessions reach the server. The sessions of a load use storagelab's own database."""
 
     def connect(self) -> db.Session:
         return db.connect(self.config.target)
@@ -169,7 +167,7 @@ _OWN_SESSIONS = 8
 
 
 class SqlServer(System[db.Session]):
-    """The part of a cell's run that is specific to SQL Server."""
+    """SQL Server's own part of a cell's run."""
 
     name, attached_reach = "sqlserver", AttachedReach
     foreign_errors = (db.DriverError, *OUTSIDE_ERRORS)
@@ -196,7 +194,7 @@ class SqlServer(System[db.Session]):
         return server_facts(connection, self.facts, self.site.prefix)
 
     def remote_volumes(self, connection: db.Session) -> dict[str, dict[str, object]]:
-        """The operator's description of each volume, with the server's data on it."""
+        """For each volume: the operator's description, and the facts that the server reports."""
         records = {str(record["name"]): record for record in _volume_records(connection)}
         facts: dict[str, dict[str, object]] = {}
         for file in [*self.layout.data_files, self.layout.log_file]:
@@ -255,7 +253,7 @@ class SqlServer(System[db.Session]):
 
 
 def _volume_records(session: db.Session) -> list[dict[str, Any]]:
-    """Empty if the server does not report them."""
+    """The volumes of the database's files, as the server reports them. Empty if the server does not report them."""
     try:
         return session.records(VOLUMES)
     except db.DriverError:
@@ -268,8 +266,9 @@ def opened(config: Config, site: Site) -> OneRun[db.Session]:
 
 
 def drop_leftovers(config: Config, site: Site) -> list[str]:
-    """Drop the remains of a killed run on the server; returns the dropped names. Raises PreflightError if the drop
-    fails, or if an object of others has such a name.
+    """Drops what a killed run left on the server, and returns the dropped names.
+
+    Raises PreflightError if this fails, or if the database of this name is not storagelab's.
     """
     left = dropping_leftovers(config.target, db.DriverError, db.words_of, f"the database {site.prefix}")
     with db.connect(config.target, database="master") as session, left:
@@ -277,7 +276,7 @@ def drop_leftovers(config: Config, site: Site) -> list[str]:
 
 
 # --- probe -----------------------------------------------------------------------------------------------------------
-# Lists the objects on a SQL Server, and makes obstacles, for the contract suite.
+# For the contract suite: lists the objects on a SQL Server, and makes objects that block storagelab.
 
 
 INVENTORY = """
@@ -287,7 +286,9 @@ FROM sys.databases WHERE name <> N'tempdb'"""
 
 
 class SqlServerProbe:
-    """Implements `contract.probes.Probe`. The server names the files of another user's database after that database."""
+    """Implements `contract.probes.Probe`. The files of a database that others made have the database's name, so
+    storagelab does not take it as its own.
+    """
 
     setting: tuple[str, Scalar] = ("page_verify", "checksum")
 
@@ -305,7 +306,7 @@ class SqlServerProbe:
         self._execute(target, f"DROP DATABASE {db.identifier(name)}", name, there=True)
 
     def _execute(self, target: TargetConfig, statement: str, name: str, *, there: bool) -> None:
-        """Runs the statement if the database exists, or does not exist, as the statement requires."""
+        """Runs the statement only if the existence of the database is as `there` says."""
         with _asking(target) as session:
             if exists(session, name) == there:
                 session.execute(statement)

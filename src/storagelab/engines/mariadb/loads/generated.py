@@ -1,9 +1,9 @@
-"""The tables of a generator's load on N data files of MariaDB: places each table as the layout says, and reads its
-place back.
+"""The tables of a generator's load on N data files of MariaDB. This module puts each table in the place that the layout
+names, and reads the place back.
 
-Each table that is spread gets N partitions by the remainder of its key, placed in turn on the volumes. A single data
-file is one partition, too, because in a finished table only the place of a partition can be chosen. Any other table
-stays in the server's folder, or is made again in the place that the layout names.
+A spread table gets N partitions by the remainder of its key. The partitions are placed on the volumes in turn. A single
+data file is also a partition, because the place of an existing table can only be changed for a partition. Any other
+table stays in the server's folder. If the layout names a place for it, it is made again there.
 """
 
 from __future__ import annotations
@@ -41,13 +41,14 @@ WHERE table_schema = %s AND table_type = 'BASE TABLE' AND engine = 'InnoDB' ORDE
 
 
 class MariaDBTables(GeneratedTables[Connection, L], Layout):
-    """The tables of one cell's load, in their own database on the server, named `prefix`. Each kind of load adds the
-    code that fills them and the sessions that work on them.
+    """The tables of one cell's load, in their own database on the server, with the name `prefix`.
+
+    The subclass for each kind of load adds the code that fills the tables, and the sessions of the load.
     """
 
     temporary_beside = False
     others_stay = True
-    """Whether tables that are not spread may be in the server's own folder."""
+    """Whether tables that are not spread may be in the server's folder."""
 
     def __init__(self, config: Config, prefix: str, folders: Folders | None) -> None:
         super().__init__(config, prefix, folders)
@@ -69,7 +70,9 @@ class MariaDBTables(GeneratedTables[Connection, L], Layout):
     # --- made --------------------------------------------------------------------------------------------------------
 
     def finish(self, own: Connection) -> None:
-        """Spreads tables over the data files, and places the other tables. Raises RunFailed if this is impossible."""
+        """Partitions the spread tables over the data files, and moves the other tables to the places that the layout
+        names. Raises RunFailed if this is impossible.
+        """
         objects = self._objects(own)
         self._refuse_indexes(own, objects)
         refuse_misfits(self.config, objects)
@@ -80,7 +83,7 @@ class MariaDBTables(GeneratedTables[Connection, L], Layout):
                 why = "has no primary key, by which it could be spread" if there else "is not there to be spread"
                 raise RunFailed(f"the table {table} {why} over data files (layout.spread; [] = none)")
             columns = ", ".join(identifier(name) for name, _ in key)
-            # The remainder of a number distributes rows evenly; the server's own method for other keys does not.
+            # HASH, the remainder of a number, distributes rows evenly. KEY, the method for other keys, does not.
             method = "HASH" if len(key) == 1 and str(key[0][1]).endswith("int") else "KEY"
             partitions = ", ".join(
                 self._partition(number, by_range=False, folder=self._folder_for(self._partition_of(table, number)))
@@ -97,7 +100,7 @@ class MariaDBTables(GeneratedTables[Connection, L], Layout):
                 move(own, self.prefix, one.name, folder)
 
     def _folder_for(self, one: Object) -> Path | None:
-        """The separate folder of a table or partition by the layout; None without such a folder."""
+        """The folder that the layout names for a table or partition. None if the layout names no folder for it."""
         volume = self.config.placement.volume_of(one) if self.on_volumes else None
         return None if volume is None else self._folder_on(volume)
 
@@ -105,7 +108,7 @@ class MariaDBTables(GeneratedTables[Connection, L], Layout):
         return Object((f"{table}#P#{self.partition(number)}", table), "table", spread=True)
 
     def _objects(self, connection: Connection) -> list[Object]:
-        """The names that the layout may use: of tables, and of the partitions of spread tables."""
+        """The objects that the layout may name: all tables, and the partitions of spread tables."""
         tables = [Object((table,), "table", spread=table in self.spread) for table in self.tables(connection)]
         parts = [self._partition_of(table, number) for table in self.spread for number in self.data_files]
         return [*tables, *parts]
@@ -133,8 +136,8 @@ class MariaDBTables(GeneratedTables[Connection, L], Layout):
         return super().asked(number) if folder is None else str(folder)
 
     def read_back(self, connection: Connection) -> list[Check]:
-        """Checks the number of data files and their places, table by table, and the places of tables that are not
-        spread.
+        """For each spread table, checks the number of its data files and their places. Then checks the places of the
+        other tables.
         """
         checks = list[Check]()
         for table in self.spread:
@@ -146,7 +149,7 @@ class MariaDBTables(GeneratedTables[Connection, L], Layout):
         return [*checks, *self._rest(connection), *self._placed(connection), *self._temporary(connection)]
 
     def _rest(self, connection: Connection) -> Iterator[Check]:
-        """Checks that tables that are neither spread nor placed lie in the server's own folder."""
+        """Checks that tables that the layout neither spreads nor places are in the server's folder."""
         placed = {self._file_name(one) for one in self._objects(connection) if self._folder_for(one) is not None}
         files = self.all_files(connection).items()
         rest = {self._place(file.path) for name, file in files if "#p#" not in name and name not in placed}
@@ -154,7 +157,7 @@ class MariaDBTables(GeneratedTables[Connection, L], Layout):
             yield check_same("place of the other tables", "default", ", ".join(sorted(rest)), _CATALOGUE)
 
     def _placed(self, connection: Connection) -> Iterator[Check]:
-        """Checks the places of single placed objects, by the server's catalogue and by the file system."""
+        """Checks the place of each object that the layout names, in the server's catalogue and in the file system."""
         files = self.all_files(connection)
         placed = {one: folder for one in self._objects(connection) if (folder := self._folder_for(one)) is not None
                   and (len(one.names) > 1 or one.name not in self.spread)}  # fmt: skip
@@ -180,7 +183,7 @@ class MariaDBTables(GeneratedTables[Connection, L], Layout):
             yield check_same("place of temporary files", str(self._folders[volume] / TEMPORARY), got, "tmpdir")
 
     def check_after(self, connection: Connection) -> list[Check]:
-        """Checks whether tables have got new files since the run began, or no longer exist."""
+        """Checks that every table still has the file that it had when the run began."""
         first, last = (
             {name.partition("/")[2]: str(file.space) for name, file in found.items()}
             for found in (self._at_first, self.all_files(connection))
@@ -191,7 +194,8 @@ class MariaDBTables(GeneratedTables[Connection, L], Layout):
 
 # --- moves a filled table of MariaDB to another folder ----------------------------------------------------------------
 #
-# InnoDB takes DATA DIRECTORY only from CREATE TABLE, so the table is made again there, and its rows are copied.
+# InnoDB accepts DATA DIRECTORY only in CREATE TABLE. So storagelab makes the table again in the new folder and copies
+# its rows.
 
 
 _FOREIGN_KEY = re.compile(r",\n\s*(CONSTRAINT `(?:[^`]|``)*` FOREIGN KEY [^\n]*?)(?=,?\n)")
@@ -205,7 +209,10 @@ WHERE table_schema = %s AND table_name = %s AND coalesce(generation_expression, 
 
 
 def move(connection: Connection, database: str, table: str, folder: Path) -> None:
-    """Makes the table again in the folder, with its rows and foreign keys. Raises DataRefused if that is impossible."""
+    """Makes the table again in the folder, with its rows and foreign keys.
+
+    Raises DataRefused if the table can't be moved in this way.
+    """
     name, aside = (f"{identifier(database)}.{identifier(one)}" for one in (table, f"{table}__placed"))
     text = str(ask(connection, f"SHOW CREATE TABLE {name}")[0][1])
     if ask(connection, _TRIGGERS, [database, table])[0][0]:
@@ -230,7 +237,7 @@ def _refused(table: str, why: str, hint: str) -> DataRefused:
 
 @contextmanager
 def _as_it_is(connection: Connection) -> Iterator[None]:
-    """The settings with which rows are copied unchanged: foreign keys are not checked, and a key of 0 remains 0."""
+    """Sets the session so that rows are copied unchanged: foreign keys are not checked, and a key of 0 remains 0."""
     mode, checks = ask(connection, "SELECT @@sql_mode, @@foreign_key_checks")[0]
     ask(connection, "SET SESSION sql_mode = 'NO_AUTO_VALUE_ON_ZERO', foreign_key_checks = 0")
     try:
@@ -240,13 +247,14 @@ def _as_it_is(connection: Connection) -> Iterator[None]:
 
 
 WHERE = "SELECT DATABASE()"
-"""Asks for the database of names without a schema."""
+"""Reads the database that the session uses for names without a schema."""
 _AGE, _MOST = "innodb_checkpoint_age", "innodb_checkpoint_max_age"
 
 
 def log_room(connection: Connection) -> tuple[int, int] | None:
-    """The bytes of log since the last checkpoint, and the most bytes that are possible; None if the server, such as
-    MySQL, doesn't report them.
+    """The bytes of log since the last checkpoint, and their upper limit.
+
+    None if the server does not report them. MySQL does not.
     """
     shown = ask(connection, f"SHOW GLOBAL STATUS WHERE variable_name IN ('{_AGE}', '{_MOST}')")
     found = {str(name).lower(): int(value) for name, value in shown}

@@ -1,8 +1,9 @@
-"""The articles' table on N data files of MariaDB, and the sessions that fill it.
+"""The table of the articles on N data files of MariaDB, and the sessions that fill it.
 
-InnoDB keeps rows in the order of the key: random keys hit the table itself. Partitions divide the keys evenly: random
-keys by equal ranges, ascending keys by their remainder. MariaDB's own PARTITION BY KEY does not: with 2, 4, 8 and 16
-partitions, the fullest partition got 67, 42, 25 and 15 % of random keys (10.11).
+InnoDB keeps rows in the order of the key, so rows with random keys are inserted all over the table. The partitions get
+equal numbers of rows: random keys are divided by equal ranges, ascending keys by their remainder. MariaDB's PARTITION
+BY KEY does not divide random keys evenly: with 2, 4, 8 and 16 partitions, the fullest partition got 67, 42, 25 and 15 %
+of them (10.11).
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ from storagelab.watching.counters import Loop
 
 # --- workload --------------------------------------------------------------------------------------------------------
 #
-# The loop of inserts as a stored procedure, and the connections that run it: all are opened first, then start together.
+# The loop of inserts is a stored procedure. All connections that run it are opened first. Then they start together.
 
 
 PROGRESS = "storagelab_rows"
 """The user variable in which a session publishes the number of rows that it has committed."""
-# A worker's key number n is a digest of the worker and n. To the server it is as random as any key, and storagelab can
-# compute an existing key again for a point read. The digest is not MD5, which is no longer built into MySQL 9.7 (it is
-# in a component).
+# The key number n of a worker is a digest of the worker's number and n. For the server, it is as good as a random key.
+# For a point read, storagelab can compute an existing key again. The digest is not MD5, because MySQL 9.7 has MD5 only
+# in a component.
 _KEY = "UNHEX(LEFT(SHA2(CONCAT_WS('/', seed, worker, {number}), 256), 32))"
 _ANY_OF_THOSE = "FLOOR(RAND() * (done + 1))"
 _INSERT = "INSERT INTO {table} () VALUES ();"
@@ -39,7 +40,7 @@ _READS = f"""
             SET reads_due = reads_due + reads_per_row;
             WHILE reads_due >= 1 DO
                 SET found = NULL;
-                -- Apart, or every row would be compared with another key.
+                -- A variable, because the SELECT would compute another random key for each row.
                 SET wanted = {_KEY.format(number=_ANY_OF_THOSE)};
                 SELECT c6 INTO found FROM {{table}} WHERE c1 = wanted;
                 SET reads_due = reads_due - 1, reads_done = reads_done + 1;
@@ -78,7 +79,7 @@ END"""
 
 
 def procedure(workload: InsertLoad, schema: str, ownership: str) -> str:
-    """The statement that creates the procedure; `schema` is quoted already."""
+    """The statement that creates the procedure. `schema` is already quoted."""
     table = f"{schema}.{TABLE}"
     mixed = workload.with_reads
     return _PROCEDURE.format(
@@ -92,15 +93,14 @@ _AT_THE_GATE = "Waiting for table metadata lock"
 
 
 def call(workload: InsertLoad, schema: str, seed: int, worker: int) -> str:
-    """The call sent to each connection; `worker` is its number."""
+    """The statement that calls the procedure on a connection. `worker` is the number of the connection."""
     rows, per_transaction = workload.rows_per_connection, workload.rows_per_transaction
     values = (rows, per_transaction, rows_per_report(workload), seed, worker, repr(workload.reads_per_row))
     return f"CALL {schema}.insert_rows({', '.join(map(str, values))})"
 
 
 class Workers(InsertingSessions[Connection]):
-    """The connections of one run. `other` is an extra connection that stops the statements that still run at the
-    end."""
+    """The connections of one run. At the end, the extra connection `other` stops statements that still run."""
 
     driver_error = pymysql.MySQLError
 
@@ -111,11 +111,11 @@ class Workers(InsertingSessions[Connection]):
 
     @property
     def ids(self) -> list[int]:
-        """The server's ids of the connections."""
+        """The ids of the connections on the server."""
         return [worker.connection.thread_id() for worker in self._workers]
 
     def open(self) -> None:
-        # An extra connection holds the gate, because a connection that has locked a table may read no other table.
+        # An extra connection locks the table `gate`. A connection that has locked a table can't read other tables.
         self._gate = self._connect()
         super().open()
 
@@ -131,7 +131,7 @@ class Workers(InsertingSessions[Connection]):
         return bool(ask(self._gate, standing, [_AT_THE_GATE])[0][0] == len(self._workers))
 
     def release(self) -> None:
-        """Opens the gate: the server wakes all connections at once."""
+        """Unlocks the table `gate`. Then the server wakes all connections together."""
         ask(self._gate, "UNLOCK TABLES")
 
     def _loop(self, connection: Connection, number: int) -> Loop:
@@ -155,7 +155,7 @@ class Workers(InsertingSessions[Connection]):
 
 
 _LOST = (2006, 2013, 1927, 1053)
-"""Errors of the client library, and of the server's shutdown, that mean that the server is gone."""
+"""The error numbers of a lost connection or a server that shuts down."""
 _RANDOM_COLUMNS = """
     c1 BINARY(16) NOT NULL DEFAULT (RANDOM_BYTES(16)),
     c2 DATETIME(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6),
@@ -163,8 +163,8 @@ _RANDOM_COLUMNS = """
     c4 INT NOT NULL DEFAULT 1,
     c5 INT NOT NULL DEFAULT 2,
     c6 BIGINT NOT NULL DEFAULT 42"""
-# InnoDB always leaves room for two rows on a page. If a row does not fit into half a page, InnoDB puts the rest of the
-# row on a separate page. So with a filler of just over half a page, every row needs one new page.
+# InnoDB stores at least two rows on each page. If a row needs more than half a page, InnoDB puts the rest of the row on
+# a separate page. So if the filler is just over half a page, every row needs one new page.
 _SEQUENTIAL_COLUMNS = """
     c1 BIGINT NOT NULL AUTO_INCREMENT,
     c2 DATETIME(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6),
@@ -174,7 +174,7 @@ _SEQUENTIAL_COLUMNS = """
     c6 BIGINT NOT NULL DEFAULT 42"""
 _LARGEST_HALF_PAGE_BYTES = 16 * 1024
 _LARGEST_STEP_BYTES = 17 * 2**20
-"""The most empty space seen at the end of a data file, with pages of 4 KiB."""
+"""The largest empty space that was seen at the end of a data file. The pages had 4 KiB."""
 
 
 class Tables(Layout):
@@ -212,8 +212,9 @@ class Tables(Layout):
         return int(ask(connection, f"SELECT count(*) FROM {self.table}")[0][0])
 
     def check_after(self, connection: Connection) -> list[Check]:
-        """Checks that the sequential workload takes one new page per row: compares the files' pages with the counted
-        rows.
+        """Checks that the sequential workload takes one new page per row.
+
+        Compares the number of pages of the files with the number of rows.
         """
         if not self.load.page_a_row:
             return []
@@ -222,7 +223,7 @@ class Tables(Layout):
         sizes = f"SELECT coalesce(sum(file_size), 0) FROM information_schema.{view} WHERE lower(name) IN %s"
         files = [f"{self.prefix}/{TABLE}#p#{self.partition(number)}".lower() for number in self.data_files]
         pages = int(ask(connection, sizes, [files])[0][0]) // page_bytes
-        # Files grow by several extents at once, and the pages of the tree itself add to them.
+        # The files may have more pages: they grow by several extents at once, and the B-tree needs pages, too.
         spare = _LARGEST_STEP_BYTES // page_bytes * len(self.data_files)
         rows = self.load.rows
         ok = rows <= pages <= rows * 1.15 + spare

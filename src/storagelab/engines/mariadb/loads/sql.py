@@ -1,4 +1,4 @@
-"""The user's own tables on MariaDB: its client program makes them, and sysbench uses them."""
+"""The user's own tables on MariaDB. MariaDB's client program makes them, and sysbench runs the load on them."""
 
 from __future__ import annotations
 
@@ -65,14 +65,16 @@ class Tables(MariaDBTables[Sql]):
 
 
 def without_definers(line: bytes) -> bytes:
-    """A line of a dump without the definer of a view or a trigger, and without a mark that older clients don't know."""
+    """A line of a dump, without the DEFINER of a view or trigger. The sandbox mark, which older clients can't read,
+    becomes an empty line.
+    """
     if line.startswith(_SANDBOX):
         return b"\n"
     return _DEFINER.sub(b"", line) if line.startswith((b"/*!5", b"CREATE")) else line
 
 
 def _of_newer_server(own: Connection, file: Path, _: str) -> str:
-    """A note if the dump is of a newer server; otherwise ""."""
+    """A note if the dump was made on a newer server, otherwise ""."""
     dump = sources.version_in(begin_of(file, _HEAD_BYTES, "workload.restore"))
     release = tuple(int(part) for part in re.findall(r"\d+", str(own.get_server_info()))[:2])
     return sources.newer_words(dump, release, "MariaDB")
@@ -80,12 +82,13 @@ def _of_newer_server(own: Connection, file: Path, _: str) -> str:
 
 # --- clients ---------------------------------------------------------------------------------------------------------
 #
-# MariaDB's own client program: finds it, and runs files of SQL with it on the database under test.
+# Finds MariaDB's client program, and uses it to run files of SQL on the database under test.
 
 
 def find(beside: Path | None) -> Path:
-    """The client program: beside the server's own programs, otherwise on the PATH. Raises PreflightError that names the
-    package.
+    """The client program in the folder `beside` of the server's programs, otherwise on the PATH.
+
+    Raises PreflightError if there is none. The error names the package to install.
     """
     found = first_program([beside], *_NAMES)
     if found is None:
@@ -95,7 +98,10 @@ def find(beside: Path | None) -> Path:
 
 
 def place_of_client(clients: Clients) -> str:
-    """The database in which the client works; "" for none. Raises RunFailed with its message if it can't log in."""
+    """The database that the client uses after its login, or "" if it uses none.
+
+    Raises RunFailed with the client's message if the client can't log in.
+    """
     command = [str(find(clients.beside)), *clients.options["mariadb"], "--skip-column-names", f"--execute={WHERE}"]
     output = clients.run(command)
     if output.returncode != 0:
@@ -105,8 +111,9 @@ def place_of_client(clients: Clients) -> str:
 
 
 def files_of(load: Sql, site: Site) -> list[tuple[str, Path]]:
-    """The files that make the user's own database, in order, each with its kind. Raises PreflightError for a file that
-    can't be used.
+    """The files that make the user's own database, in their order. Each file comes with its kind.
+
+    Raises PreflightError if a file can't be used.
     """
     files = list(sources.own_files(load, site))
     hint = "name a file of SQL, of mariadb-dump"

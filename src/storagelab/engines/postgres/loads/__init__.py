@@ -1,1 +1,1 @@
-"""How PostgreSQL makes the tables of each load; one module for each load."""
+"""How PostgreSQL makes the tables of each load. Each load has its own module."""

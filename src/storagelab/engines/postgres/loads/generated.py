@@ -1,9 +1,10 @@
-"""The tables of a generator's load on N data files of PostgreSQL: places each table as the layout says, and reads its
-place back.
+"""The tables of a generator's load on N data files of PostgreSQL. This module puts each table in the place that the
+layout names, and reads the place back.
 
-A table that is spread has hash partitions, placed in turn in the data files' tablespaces. Every other table lies in the
-first data file, and an index lies beside its table. The layout may place objects on another volume, by name or by a
-keyword for all tables or indexes. They lie in that volume's own tablespace.
+A spread table has hash partitions, which are placed in the tablespaces of the data files in turn. Tables that are not
+spread are in the first data file. Each index is in the same data file as its table. The layout may place an object on
+another volume: by its name, or by a keyword for all tables or all indexes. Then the object is in an extra tablespace on
+that volume.
 """
 
 from __future__ import annotations
@@ -53,21 +54,23 @@ AND pg_get_serial_sequence(attrelid::regclass::text, attname) IS NOT NULL"""
 
 
 class PostgresTables(GeneratedTables[Connection, L], Layout):
-    """The tables of one cell's load. Each kind of load adds the code that fills them, and the sessions."""
+    """The tables of one cell's load. The subclass for each load adds the code that fills them, and the sessions."""
 
     holds = True
-    """Whether the tables are locked until the first of a set number of transactions may begin."""
+    """Whether storagelab locks the tables until the sessions may begin. This is for loads of a fixed number of
+    transactions.
+    """
 
     def __init__(
         self, config: Config, prefix: str, folders: Folders | Mapping[str, Path] | None, spaces: str | None = None
     ) -> None:
         super().__init__(config, prefix, folders, spaces)
         self._numbers: dict[tuple[str, str], int] = {}
-        """The data file of each partition, by its schema and name."""
+        """The number of the data file of each partition, by the partition's schema and name."""
         self._at_first: list[Relation] = []
 
     def _tablespace_on(self, volume: str) -> str:
-        """The tablespace of the objects that are placed on a volume in addition to data files."""
+        """The extra tablespace on a volume, for objects that the layout places there."""
         return f"{self.spaces}_on_{volume}"
 
     def tablespaces(self) -> list[tuple[str, Path]]:
@@ -80,7 +83,7 @@ class PostgresTables(GeneratedTables[Connection, L], Layout):
 
     def places(self, clients: Clients) -> Iterator[tuple[str, str]]:
         pgbench.log_in_by_pgbench(clients, find("pgbench", clients.beside))
-        yield from ()  # `AttachedReach.clients` has asked, and pgbench prints no answer
+        yield from ()  # pgbench can't print its schema, and `AttachedReach.clients` has checked it
 
     @property
     def home(self) -> str:
@@ -89,7 +92,7 @@ class PostgresTables(GeneratedTables[Connection, L], Layout):
 
     @property
     def schemas(self) -> str:
-        """A pattern of the names of all schemas that hold tables of the load."""
+        """A pattern that matches the names of all schemas with tables of the load."""
         return f"^{self.prefix}$"
 
     def sessions(self, own: Connection, reach: PostgresReach, seed: int) -> Generator[Connection]:
@@ -121,13 +124,13 @@ class PostgresTables(GeneratedTables[Connection, L], Layout):
 
     @property
     def partitions(self) -> int:
-        """The number of hash partitions of each table that is spread; 0 if none is."""
+        """The number of hash partitions of each spread table. 0 if no table is spread."""
         files = self.config.layout.data_files
         return self.asked_partitions or (files if files > 1 else 0)
 
     @property
     def asked_partitions(self) -> int | None:
-        """The number of hash partitions that the load asks for."""
+        """The number of hash partitions in the load's settings. None if the load has no such setting."""
         return None
 
     def finish(self, own: Connection) -> None:
@@ -136,8 +139,9 @@ class PostgresTables(GeneratedTables[Connection, L], Layout):
         own.execute("VACUUM ANALYZE")
 
     def spread_out(self, connection: Connection) -> None:
-        """Makes hash partitions for each table that must be spread and has none yet. Raises RunFailed for a table that
-        can't be spread.
+        """Makes hash partitions for each table that must be spread but has no partitions yet.
+
+        Raises RunFailed if a table can't be spread.
         """
         for table in self.spread if self.partitions else ():
             row = connection.execute(_PRIMARY_KEY, [self.home, table]).fetchone()
@@ -163,10 +167,10 @@ class PostgresTables(GeneratedTables[Connection, L], Layout):
                 )  # fmt: skip
             for column, sequence in connection.execute(_SEQUENCES, [f'"{self.home}"."{table}__whole"']).fetchall():
                 execute(connection, "ALTER SEQUENCE {} OWNED BY {}", sql.SQL(sequence), (self.home, table, column))
-        self.place(connection)  # while they are empty
+        self.place(connection)  # while the new partitions are empty
         execute(connection, "INSERT INTO {} SELECT * FROM {}", name, whole)
         execute(connection, "DROP TABLE {}", whole)
-        for index, what in self._indexes_of(connection, table).items():  # the names that the user knows
+        for index, what in self._indexes_of(connection, table).items():  # gives each index the name that the user knows
             old = next((one for one, same in as_named.items() if same == what), index)
             as_named.pop(old, None)
             if old != index:
@@ -177,8 +181,8 @@ class PostgresTables(GeneratedTables[Connection, L], Layout):
         return dict(connection.execute(_INDEXES, [f'"{self.home}"."{table}"']).fetchall())
 
     def lock(self, connection: Connection) -> None:
-        """Locks every table until the connection ends, except the table that pgbench counts before its sessions
-        connect.
+        """Locks every table until the connection ends. It does not lock the table whose rows pgbench counts before its
+        sessions connect.
         """
         tables = connection.execute(_TABLES, [self.schemas]).fetchall()
         connection.execute("BEGIN")
@@ -189,7 +193,9 @@ class PostgresTables(GeneratedTables[Connection, L], Layout):
     # --- places ------------------------------------------------------------------------------------------------------
 
     def place(self, connection: Connection) -> None:
-        """Moves every table and index to the tablespace that the layout names. To move empty objects takes no time."""
+        """Moves every table and index to the tablespace that the layout names. If an object is empty, this takes almost
+        no time.
+        """
         for one in self._relations(connection) if self.on_volumes else ():
             wanted = self._wanted(one)
             if one.tablespace != wanted:
@@ -207,8 +213,9 @@ class PostgresTables(GeneratedTables[Connection, L], Layout):
         return found
 
     def _in_parts(self, name: str, part: str, kind: Kind, size_bytes: float) -> Iterator[Object]:
-        """A table or an index that a load makes, or its partitions; `part` makes the name of a partition from its
-        number.
+        """A table or an index that a load makes. If it is partitioned, all its partitions instead.
+
+        `part` is the pattern of a partition's name, with {} for its number.
         """
         numbers = range(1, self.partitions + 1)
         if not numbers:
@@ -217,7 +224,7 @@ class PostgresTables(GeneratedTables[Connection, L], Layout):
             yield Object((part.format(number), name), kind, "public", spread=True, bytes=size_bytes / len(numbers))
 
     def _object(self, one: Relation) -> Object:
-        """The table or index as users name it: the tables of pgbench and sysbench are always in the schema `public`."""
+        """The table or index, with the name for users. For them, the tables of pgbench and sysbench are in `public`."""
         schema = one.schema if one.schema != self.prefix else "public"
         spread = (one.schema, one.table) in self._numbers
         return Object((one.name, *one.wholes), "index" if one.is_index else "table", schema, spread)
@@ -236,8 +243,9 @@ class PostgresTables(GeneratedTables[Connection, L], Layout):
         }
 
     def read_back(self, connection: Connection) -> list[Check]:
-        """Reads the spread tables, and the place of each table and index, from the server's own catalogue. Of single
-        placed objects, it also reads the files from the file system.
+        """Checks the spread tables, and the place of each table and index, in the server's catalogue.
+
+        For each object that the layout places separately, also checks its file in the file system.
         """
         found = self._relations(connection)
         folders = {name: str(folder) for name, folder in self.tablespaces()}
@@ -258,7 +266,7 @@ class PostgresTables(GeneratedTables[Connection, L], Layout):
         return [*checks, *self._file_checks(connection, found), *self._temp_check(connection)]
 
     def _file_checks(self, connection: Connection, found: Sequence[Relation]) -> Iterator[Check]:
-        """Checks the places of placed objects' files: looks up the server's names of these files in the file system."""
+        """For each object that the layout places separately, checks in the file system that its file is there."""
         volumes = [(one, self.config.placement.volume_of(self._object(one))) for one in found]
         placed = [(one, self._folder_on(volume)) for one, volume in volumes if volume is not None]
         if placed and self.on_volumes:
@@ -266,7 +274,7 @@ class PostgresTables(GeneratedTables[Connection, L], Layout):
             yield check_files({one.name: (above / one.file, folder) for one, folder in placed})
 
     def check_after(self, connection: Connection) -> list[Check]:
-        """Checks whether tables and indexes have got new files since the run began, or no longer exist."""
+        """Checks that every table and index still has the file that it had when the run began."""
         before, now = self._at_first, self._relations(connection)
         placed = [one.whole_name for one in map(self._object, before) if self.config.placement.volume_of(one)]
         first, last = ({self._object(one).whole_name: Path(one.file).name for one in found} for found in (before, now))
@@ -289,17 +297,18 @@ class PostgresTables(GeneratedTables[Connection, L], Layout):
 
 # --- client programs -------------------------------------------------------------------------------------------------
 #
-# Finds PostgreSQL's own client programs, and their sessions.
+# Finds PostgreSQL's client programs and their sessions.
 
 
 PACKAGES = {"pgbench": "postgresql-contrib", "psql": "postgresql-client", "pg_restore": "postgresql-client"}
-"""The package with each program, by Debian's names, if it does not come with the server's programs."""
+"""Debian's package of each program, for the case that it is missing beside the server's programs."""
 
 
 def find(name: str, beside: Path | None) -> Path:
-    """A client program: beside the server's own programs, otherwise the system's newest, otherwise on the PATH.
+    """A client program. It is searched beside the server's programs, then among the system's programs from the newest
+    version on, then on the PATH.
 
-    Raises PreflightError, which names the package, if the program is missing or too old.
+    Raises PreflightError if the program is missing or too old. The error names the package to install.
     """
     key, found = "workload.kind", first_program([beside, *system_folders()], name)
     if found is None:
@@ -314,7 +323,7 @@ def find(name: str, beside: Path | None) -> Path:
 
 @cache
 def version_of(program: Path) -> str:
-    """The version that a client program reports: "18.4"."""
+    """The version that a client program reports, for example "18.4"."""
     output = version_output(program)
     found = re.search(r"\(PostgreSQL\) (\d+(?:\.\d+)?)", output)
     if found is None:
@@ -323,7 +332,7 @@ def version_of(program: Path) -> str:
 
 
 def version_text(name: str, beside: Path | None) -> str:
-    """The program and its version, for a plan. Raises PreflightError if it is not there."""
+    """The program and its version, for a plan. Raises PreflightError if the program is missing."""
     return f"{name} {version_of(find(name, beside))}"
 
 
@@ -343,6 +352,6 @@ _BEGUN: Mapping[int, LiteralString] = {
 
 
 def checkpoint_count(connection: Connection) -> Callable[[], int]:
-    """A function that asks how many checkpoints the server has begun."""
+    """A function that returns the number of checkpoints that the server has begun."""
     (statement,) = newest(_BEGUN, connection.info.server_version // 10_000)
     return lambda: int(value(connection, statement))

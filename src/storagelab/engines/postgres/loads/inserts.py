@@ -1,8 +1,9 @@
-"""The articles' table on N data files of PostgreSQL, and the sessions that fill it.
+"""The table of the articles on N data files of PostgreSQL, and the sessions that fill it.
 
-N data files are N hash partitions, each in its own tablespace with its index, placed in turn on the volumes. A single
-data file is one partition, too, so that routing costs the same in every layout. PostgreSQL keeps rows in order of
-arrival, and the key in a separate B-tree. So random keys affect the index, not the heap.
+Each of the N data files is a hash partition. Each partition and its index are in their own tablespace. The tablespaces
+are placed on the volumes in turn. A single data file is also a partition, so that finding the right partition costs the
+same in every layout. PostgreSQL stores rows in the order of their arrival, and the keys in a separate B-tree. So random
+keys are inserted all over the index, but not all over the heap.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ from storagelab.watching.counters import Loop
 
 # --- workload --------------------------------------------------------------------------------------------------------
 #
-# The loop of inserts as a stored procedure, and the connections that run it: all are opened first, then start together.
+# The loop of inserts is a stored procedure. All connections that run it are opened first. Then they start together.
 
 
 TABLE = "my_big_table"
-# A worker's key number n is a digest of the worker and n. To the server it is as random as any key, and storagelab can
-# compute an existing key again for a point read.
+# The key number n of a worker is a digest of the worker's number and n. For the server, it is as good as a random key.
+# For a point read, storagelab can compute an existing key again.
 _KEY = "md5(concat_ws('/', seed, worker, {number}))::uuid"
 _ANY_OF_THOSE = "floor(random() * (done + 1))::bigint"
 _INSERT = "INSERT INTO {schema}.{table} DEFAULT VALUES;"
@@ -40,7 +41,7 @@ _INSERT_KNOWN_KEY = f"INSERT INTO {{schema}}.{{table}} (c1) VALUES ({_KEY.format
 _READS = f"""
         reads_due := reads_due + reads_per_row;
         WHILE reads_due >= 1 LOOP
-            -- Apart, or every row would be compared with another key.
+            -- A variable, because the SELECT would compute another random key for each row.
             wanted := {_KEY.format(number=_ANY_OF_THOSE)};
             SELECT c6 INTO found FROM {{schema}}.{{table}} WHERE c1 = wanted;
             reads_due := reads_due - 1;
@@ -89,7 +90,7 @@ def procedure(workload: InsertLoad) -> str:
 
 
 def call(workload: InsertLoad, schema: str, gate: int, seed: int, worker: int) -> sql.Composed:
-    """The call sent to each connection; `worker` is its number."""
+    """The statement that calls the procedure on a connection. `worker` is the number of the connection."""
     values = (
         workload.rows_per_connection, workload.rows_per_transaction, rows_per_report(workload), gate, seed, worker,
         workload.reads_per_row,
@@ -99,8 +100,10 @@ def call(workload: InsertLoad, schema: str, gate: int, seed: int, worker: int) -
 
 
 class Workers(InsertingSessions[Connection]):
-    """The connections of one run. `gatekeeper` is an extra connection; it holds an advisory lock whose key only this
-    experiment has.
+    """The connections of one run.
+
+    `gatekeeper` is an extra connection. It holds an advisory lock, for which the workers wait at the start. Only this
+    experiment uses the key of the lock.
     """
 
     driver_error = psycopg.Error
@@ -111,7 +114,7 @@ class Workers(InsertingSessions[Connection]):
 
     @property
     def ids(self) -> list[int]:
-        """Process ids of the server sessions, one per connection."""
+        """The process ids of the sessions on the server, one for each connection."""
         return [worker.connection.info.backend_pid for worker in self._workers]
 
     def _words(self, error: BaseException) -> str:
@@ -125,11 +128,11 @@ class Workers(InsertingSessions[Connection]):
         return bool(value(self._gatekeeper, standing, [self.ids]) == len(self._workers))
 
     def release(self) -> None:
-        """Opens the gate: the server wakes all connections at once."""
+        """Releases the lock for which the workers wait. Then the server wakes all connections together."""
         self._gatekeeper.execute("SELECT pg_advisory_unlock(%s)", [self.gate])
 
     def _loop(self, connection: Connection, number: int) -> Loop:
-        # This calls libpq directly, which sleeps until the answer. The driver would wake up ten times a second.
+        # This calls libpq directly, because libpq sleeps until the answer. psycopg would wake up ten times a second.
         statement = call(self.workload, self.schema, self.gate, self.seed, number)
         result = connection.pgconn.exec_(statement.as_bytes(connection))
         if result.status != ExecStatus.TUPLES_OK:
@@ -143,7 +146,7 @@ class Workers(InsertingSessions[Connection]):
         return f"a connection {'failed' if by_server else 'was lost'}: {words}"
 
     def settle(self) -> None:
-        """Makes each session report its counters now, instead of later."""
+        """Makes each session report its counters now."""
         for worker in self._workers:
             with contextlib.suppress(psycopg.errors.UndefinedFunction):  # before PostgreSQL 15
                 worker.connection.execute("SELECT pg_stat_force_next_flush()")
@@ -161,7 +164,7 @@ _RANDOM_COLUMNS = """
     c4 int NOT NULL DEFAULT 1,
     c5 int NOT NULL DEFAULT 2,
     c6 bigint NOT NULL DEFAULT 42"""
-# A filler of 8000 bytes in the row leaves no room for a second row in an 8 KiB page.
+# With a filler of 8000 bytes in the row, a page of 8 KiB has no room for a second row.
 _SEQUENTIAL_COLUMNS = """
     c1 bigint NOT NULL DEFAULT nextval('{schema}.my_big_key'),
     c2 timestamp NOT NULL DEFAULT clock_timestamp(),
@@ -196,7 +199,7 @@ class Tables(Layout):
             connection.execute(self._in_schema("ALTER TABLE {schema}.{table} ALTER COLUMN c3 SET STORAGE PLAIN"))
         for number in self.data_files:
             if self.on_volumes:
-                # The partition's index goes into the default tablespace, so set that.
+                # PostgreSQL puts the partition's index into the default tablespace.
                 execute(connection, "SET default_tablespace = {}", self.tablespace(number))
             execute(
                 connection, "CREATE TABLE {} PARTITION OF {} FOR VALUES WITH (MODULUS {}, REMAINDER {})",
@@ -210,7 +213,10 @@ class Tables(Layout):
         return sql.SQL(statement).format(schema=sql.Identifier(self.prefix), table=sql.Identifier(TABLE))
 
     def relations(self, connection: Connection) -> dict[int, tuple[str, int | None]]:
-        """Every table and index of the layout: `{oid: (name, data file number)}`; None for the partitioned parents."""
+        """Every table and index of the layout: `{oid: (name, number of its data file)}`.
+
+        The number is None for the partitioned table and the partitioned index.
+        """
         numbers = {self.partition(number): number for number in self.data_files}
         return {one.oid: (one.name, numbers.get(one.table)) for one in relations_in(connection, self.prefix, "rpiIS")}
 
@@ -218,7 +224,7 @@ class Tables(Layout):
         return int(value(connection, self._in_schema("SELECT count(*) FROM {schema}.{table}")))
 
     def read_back(self, connection: Connection) -> list[Check]:
-        """Reads the number of data files, and the place of each one and its index, from the server's own catalogue."""
+        """Checks the number of data files, and the place of each data file and its index, in the server's catalogue."""
         found = relations_in(connection, self.prefix)
         places = {(one.table, one.kind): one.place for one in found}
         asked, parts = list(map(self.asked, self.data_files)), list(map(self.partition, self.data_files))
@@ -232,8 +238,9 @@ class Tables(Layout):
         ]  # fmt: skip
 
     def check_after(self, connection: Connection) -> list[Check]:
-        """Checks that the sequential workload has one row per page: compares the table's pages with its counted
-        rows.
+        """Checks that the sequential workload has one row per page.
+
+        Compares the number of the table's pages with the number of its rows.
         """
         if not self.load.page_a_row:
             return []

@@ -1,4 +1,4 @@
-"""pgbench's tables on PostgreSQL: pgbench makes them, and its big table has hash partitions."""
+"""pgbench's tables on PostgreSQL. pgbench makes them. Its largest table has hash partitions."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ class Tables(PostgresTables[Pgbench]):
         ]
 
     def fill(self, own: Connection, clients: Clients, site: Site) -> None:
-        for steps in ("t", "gvp"):  # never d, because objects in another schema are not ours to drop
+        for steps in ("t", "gvp"):  # without the step d, which could drop tables in other schemas
             command = pgbench.initialise(str(find("pgbench", clients.beside)), self.load, steps, self.partitions)
             output = clients.in_folder(command, {})
             if output.returncode != 0:
                 raise RunFailed(f"pgbench can't make its tables: {pgbench.words(output.stderr, ())}")
-            self.place(own)  # first, while they are empty
+            self.place(own)  # the first time, the tables are still empty
 
     def program(self, clients: Clients, site: Site, seed: int) -> Program:
         program = find("pgbench", clients.beside)

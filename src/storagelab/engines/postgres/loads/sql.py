@@ -1,4 +1,4 @@
-"""The user's own tables on PostgreSQL: psql and pg_restore make them in a separate database, and pgbench uses them."""
+"""The user's own tables on PostgreSQL. psql and pg_restore make them in a separate database. pgbench runs the load."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from storagelab.volumes.folders import Site
 _ELSEWHERE = re.compile(rb"^\s*(\\c(?:onnect)?(?=\s)|(?:CREATE|DROP)\s+DATABASE\b)", re.IGNORECASE | re.MULTILINE)
 RESTORE_KEY = "workload.restore"
 OTHER_VERSION = (
-    "; a newer pg_dump may have made it: dump by the pg_dump of this server's version or as SQL (--format=plain), or "
-    "measure a newer server (target.bin_dir)"
+    "; a newer pg_dump may have made it: dump with the pg_dump of this server's version, or dump as SQL "
+    "(--format=plain), or measure a newer server (target.bin_dir)"
 )
 _LEFT_OUT = re.compile(
     rb"(?:ALTER\s.+\sOWNER TO\s.+|(?:GRANT|REVOKE)\s.+\s(?:TO|FROM)\s.+|ALTER DEFAULT PRIVILEGES\s.+|"
     rb"SET SESSION AUTHORIZATION\s.+|SET default_tablespace\s*=.*);\s*",
     re.DOTALL,
 )
-"""Statements of owners, rights and tablespaces, each on one line, as pg_dump writes them."""
+"""Statements of pg_dump about owners, rights and tablespaces. pg_dump writes each of them on one line."""
 _ROWS_BEGIN = re.compile(rb"COPY\s.+\sFROM stdin;\s*", re.IGNORECASE | re.DOTALL)
 _QUOTE = re.compile(rb"\$[A-Za-z_]*\$")
 _ENTRY = re.compile(r"\d+; \d+ \d+ (TABLE|MATERIALIZED VIEW|INDEX|CONSTRAINT) (\S+) (?:\S+ )?(\S+) \S+")
@@ -40,8 +40,9 @@ _HEAD_BYTES = 4096
 
 
 class Step(NamedTuple):
-    """One file of the user: the program that reads the file, and the program's options. `is_dump`: the program reads it
-    from its input, without owners and rights.
+    """One file of the user, with the program that reads the file and the program's options.
+
+    If `is_dump` is True, the program reads the file from its input, and owners and rights are removed.
     """
 
     what: str
@@ -78,7 +79,7 @@ class Tables(PostgresTables[Sql]):
         self.finish(own)
 
     def _of_other_version(self, own: Connection, clients: Clients, step: Step, words: str) -> str:
-        """A note that another version may be the reason why a dump can't be restored."""
+        """A note if a dump can't be restored because another version may have made it, otherwise ""."""
         if "unsupported version" in words:
             return OTHER_VERSION
         text = b""
@@ -96,7 +97,7 @@ class Tables(PostgresTables[Sql]):
         sources.own_transactions(self.load, site)
         for step in _steps(self.load, site, ""):
             if step.program == "pg_restore":
-                # Checks that pg_restore can read the archive, and that it contains the objects that the layout names
+                # Checks that pg_restore can read the archive, and that it has the objects that the layout names
                 objects = objects_in(content_of(step.file, beside))
                 problem = None if self.load.setup else self.config.placement.problem(objects)
                 if problem is not None:
@@ -105,7 +106,7 @@ class Tables(PostgresTables[Sql]):
 
 
 def _steps(load: Sql, site: Site, database: str) -> Iterator[Step]:
-    """The steps that fill `database` with the user's data. Raises PreflightError for a file that can't be used."""
+    """The steps that fill `database` with the user's data. Raises PreflightError if a file can't be used."""
     by_psql = ["--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1", "--file"]
     by_restore = ["--no-owner", "--no-privileges", "--no-tablespaces", "--exit-on-error", f"--dbname={database}"]
     for what, name, key, path in sources.own_files(load, site):
@@ -113,19 +114,20 @@ def _steps(load: Sql, site: Site, database: str) -> Iterator[Step]:
         if is_dump and sources.form_of(path, key) == "archive":
             yield Step(what, "pg_restore", by_restore, path, is_dump=False)
             continue
-        hint = "dump by pg_dump without --create" if is_dump else "what makes a database is left to storagelab"
+        hint = "dump with pg_dump without --create" if is_dump else "remove it: storagelab itself makes the database"
         sources.check_stays_inside(path, name, key, _ELSEWHERE, hint)
         yield Step(what, "psql", by_psql, path, is_dump)
 
 
 # --- dumps -----------------------------------------------------------------------------------------------------------
 #
-# The parts removed from an SQL dump, the content of an archive, and its server's version.
+# Removes parts of an SQL dump, and reads the content of an archive and the version of its server.
 
 
 def leaving_out_owners() -> sources.Change:
-    """Removes owners and rights from a dump's SQL, because their roles need not exist here. Rows and the bodies of
-    functions are unchanged.
+    """A function that removes owners and rights from the lines of an SQL dump, because their roles may not exist here.
+
+    It does not change rows and the bodies of functions.
     """
     in_rows, in_body = False, b""
 
@@ -146,8 +148,10 @@ def leaving_out_owners() -> sources.Change:
 
 
 def content_of(path: Path, beside: Path | None) -> str:
-    """The content that pg_restore lists of an archive. Raises PreflightError with pg_restore's message for an
-    unreadable archive."""
+    """pg_restore's list of the content of an archive.
+
+    Raises PreflightError with pg_restore's message if it can't read the archive.
+    """
     program = find("pg_restore", beside)
     command = [str(program), "--list", str(path)]
     output = run(command, as_server(path.parent, *installation(program)), environment=environment())
@@ -159,7 +163,7 @@ def content_of(path: Path, beside: Path | None) -> str:
 
 
 def objects_in(listed: str) -> list[Object]:
-    """The tables and indexes that an archive holds."""
+    """The tables and indexes in an archive. `listed` is pg_restore's list of its content."""
     return [
         Object((entry[3],), "index" if entry[1] in ("INDEX", "CONSTRAINT") else "table", entry[2])
         for entry in map(_ENTRY.fullmatch, listed.splitlines()) if entry

@@ -34,4 +34,4 @@ class Tables(SysbenchTables[Connection], PostgresTables[Sysbench]):
             found += self._in_parts(f"k_{number}", f"{name}_p{{}}_k_idx", "index", index_bytes)
         return found
 
-    holds = False  # sysbench keeps the time itself
+    holds = False  # sysbench itself measures the time
