@@ -87,7 +87,7 @@ def test_a_run_that_ended_before_it_began_by_its_servers_clock_is_failed(scratch
     assert (run.status, run.measurement) == ("failed", None)
     said = re.match(
         r"the server's clock was set back by ([\d.]+) s during the run: by that clock, work ended ([\d.]+) s before it "
-        r"began, while ([\d.]+) s passed by storagelab's own clock",
+        r"began, but ([\d.]+) s passed by storagelab's own clock",
         run.reason,
     )
     assert said is not None, run.reason

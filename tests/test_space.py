@@ -123,7 +123,7 @@ def test_the_file_that_a_server_names_tells_the_volume(scratch):
          "filled shared memory (/dev/shm: "),
         ("[Errno 28] No space left on device: '{own}/scripts-2'", "filled the temporary folder ({tmp}: "),
         ("Error writing file '/proc/fd/MLx' (Errcode: 28 \"No space left on device\")",
-         "filled a folder that is no volume (/proc: "),
+         "filled a folder that belongs to no volume (/proc: "),
         ("could not extend file: Disk quota exceeded", "used up its user's disk quota on volumes "
         "a and b, one file system"),
     ],

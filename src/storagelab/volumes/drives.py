@@ -1,4 +1,6 @@
-"""Reads whole drives of this machine: their properties, content and users. Also formats NVMe drives, and marks drives."""
+"""Reads the properties, content and users of whole drives of this machine. Also formats NVMe drives and
+marks drives.
+"""
 
 from __future__ import annotations
 
@@ -205,7 +207,7 @@ def _found_on(name: str) -> Iterator[dict[str, object]]:
 
 
 def table_uuid(drive: Drive) -> set[str]:
-    """The UUID of the drive's GPT (bytes 56 to 71 of its second sector); empty if the drive has no GPT. Raises OSError."""
+    """The UUID of the drive's GPT: bytes 56 to 71 of its second sector. Empty without a GPT. Raises OSError."""
     with open(f"/dev/{drive.name}", "rb") as opened:
         opened.seek(drive.sector_bytes)
         header = opened.read(72)

@@ -92,7 +92,7 @@ def lacking_rights(plan: Plan) -> list[PreflightError]:
 
 
 def confirm(plan: Plan, site: Site) -> None:
-    """Notes that the user has confirmed the plan's drives as they are now. Raises PreflightError if one can't be used."""
+    """Notes that the user confirmed the plan's drives as they are now. Raises PreflightError if one can't be used."""
     done: set[tuple[str, ...]] = set()
     for _, name, volume in _of(plan):
         if volume.devices is not None and volume.devices not in done and site.results is not None:
@@ -378,7 +378,7 @@ def opened(
 
 
 def _placed(config: Config, made: Sequence[Volume]) -> Config:
-    """The configuration with the paths of the volumes that were made, and without volumes that the cell does not use."""
+    """The configuration with the paths of the volumes that were made, and without volumes that the cell doesn't use."""
     places = {one.name: VolumeConfig(path=str(one.path)) for one in made}
     places |= {name: volume for name, volume in config.volumes.items() if not volume.made}
     return config.model_copy(update={"volumes": {name: places[name] for name in config.volumes if name in places}})

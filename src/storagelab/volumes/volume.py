@@ -179,7 +179,7 @@ def _limit(name: str, volume: VolumeConfig, found: Sequence[Drive]) -> LimitConf
 
 
 def warnings(name: str, volume: VolumeConfig, found: Sequence[Drive]) -> Iterator[str]:
-    """Warnings about mount options that make the data less safe, and about limits that the kernel can't keep exactly."""
+    """Warnings about mount options that make data less safe, and about limits that the kernel can only keep roughly."""
     yield from file_systems.warnings(name, volume.mount_options)
     if volume.has_own_drive and (limit := _limit(name, volume, found)) is not None:
         yield from limits.warnings(name, limits.rates(limit))
