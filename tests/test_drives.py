@@ -85,7 +85,7 @@ def test_a_drive_is_taken_only_if_nobody_uses_it_and_its_content_was_named(drive
 
 def test_another_drive_under_the_same_name_is_refused():
     (problem,) = problems(changed(serial="S2"), Background(confirmed=BLANK))
-    assert "another drive than this campaign began with: Maker 9000, serial S2" in problem
+    assert "is not the drive with which this campaign began: now Maker 9000, serial S2" in problem
 
 
 def test_sectors_that_the_drive_can_not_have_or_not_alone_or_not_give_up_again_are_refused():

@@ -200,7 +200,7 @@ class Journal:
 
     def _damaged(self, number: int, why: str) -> RunFailed:
         return RunFailed(
-            f"{self._file}: line {number} is damaged ({why[:200]}); storagelab changes no drive\n  {_BY_HAND}"
+            f"{self._file}: line {number} is damaged ({why[:200]}); nothing is done to a drive\n  {_BY_HAND}"
         )
 
     def _append(self, event: str, device: str, **facts: object) -> None:
