@@ -78,7 +78,7 @@ def test_a_volume_does_as_many_reads_as_its_limit_allows_and_no_more(predicted):
 def test_volumes_that_can_not_take_what_was_captured_are_said(predicted, tmp_path):
     predicted(LIMITS.replace("300", "250"))  # 250 / 1.5 = 167 a second, and 200 were captured
     notes = " ".join(predict(tmp_path / "shop", tmp_path / "volumes.toml").notes)
-    assert "The captured rate is 1.2 times what these volumes explain" in notes
+    assert "The captured rate is 1.2 times the rate that these volumes explain" in notes
 
 
 def test_without_limits_that_hold_back_the_time_elsewhere_decides(predicted):
@@ -122,9 +122,9 @@ def test_what_other_programs_do_at_the_devices_is_not_the_servers(predicted, tmp
     found = [predicted(asked, one)["apart"] for one in (alone, beside)]
     assert found[0].volumes[0].bytes_per_s == pytest.approx(found[1].volumes[0].bytes_per_s)
     assert found[0].per_s.value == pytest.approx(found[1].per_s.value)
-    assert "The devices read 54 MiB/s, the server 2.3 MiB/s of it at most." in " ".join(told(tmp_path))
+    assert "The devices read 54 MiB/s, but the server at most 2.3 MiB/s." in " ".join(told(tmp_path))
     predicted(asked)
-    assert "What other programs read at the devices is not known" in " ".join(told(tmp_path))
+    assert "It is not known what other programs read at the devices" in " ".join(told(tmp_path))
 
 
 def test_a_load_that_ended_in_the_window_is_not_taken_for_a_slow_one(predicted):
@@ -141,7 +141,7 @@ def test_what_is_known_of_all_tables_together_moves_with_all_of_them_alone(predi
     found = {name: one.volumes[0] for name, one in predicted(layouts, whole).items()}
     # Its reads left the first volume in both; its writes stayed beside the log's where the index did.
     assert found["all"].requests_per_s < found["one"].requests_per_s
-    assert "Some I/O is known of all tables together" in " ".join(told(tmp_path))
+    assert "Some I/O is known only for all tables together" in " ".join(told(tmp_path))
     assert not any("track_io_timing" in one for one in told(tmp_path))
 
 

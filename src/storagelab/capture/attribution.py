@@ -110,7 +110,9 @@ class Files:
         return None
 
     def _keep(self, inode: _Inode, file: File) -> File:
-        """Stores which file has this number. A temporary file is not stored, because the next file may get its number."""
+        """Stores which file has this number. A temporary file is not stored, because the next file may get
+        its number.
+        """
         if file.thing is None or file.thing.kind != "temporary":
             self._known[inode] = file
         return file
