@@ -232,7 +232,7 @@ def test_a_journal_that_claims_a_drive_twice_or_is_no_file_is_refused(tmp_path, 
         kept.left()
     file.unlink()
     os.mkfifo(file)
-    with pytest.raises(RunFailed, match="is no regular file"):
+    with pytest.raises(RunFailed, match="is not a regular file"):
         kept.left()
 
 

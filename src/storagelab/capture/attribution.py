@@ -120,7 +120,7 @@ class Files:
 
 def unknown_files(folder: str | Path) -> Thing:
     """The object for all files that were deleted before their names were known."""
-    return Thing(UNKNOWN_FILES, None, "files that were gone before they could be named", "other", Path(folder))
+    return Thing(UNKNOWN_FILES, None, "files that were deleted before their names were known", "other", Path(folder))
 
 
 def _threads(requests: Records, which: Column, number: int) -> Column:

@@ -53,7 +53,7 @@ Progress = Callable[[float, float], None]
 
 def tracer_of(watched: Watched, notes: list[str], volumes: Iterable[Volume]) -> Tracer | None:
     """The kernel's trace of the server's requests. If tracing is impossible, None, and a note says what is missing."""
-    missing = "So writes are not known by table, and requests in order are not known."
+    missing = "So the writes of single tables and the order of requests are not known."
     if not watched.local:
         notes.append(f"The server is on another machine, so the kernel's trace points can't be used. {missing}")
         return None
@@ -64,7 +64,7 @@ def tracer_of(watched: Watched, notes: list[str], volumes: Iterable[Volume]) -> 
         notes.append(f"The kernel's trace is not possible: {error}. {missing}")
         return None
     if tracer.missing:
-        notes.append(f"This kernel lacks the trace points {', '.join(tracer.missing)}: such requests are missing.")
+        notes.append(f"This kernel lacks the trace points {', '.join(tracer.missing)}, so such requests are missing.")
     if untraced := sorted(filesystems - set(TRACED)):
         notes.append(f"Files on {', '.join(name or 'an unknown file system' for name in untraced)} are not traced.")
     return tracer
@@ -98,7 +98,7 @@ class Taking:
         self._places = {Path(volume.path).stat().st_dev: volume.name for volume in self.volumes if volume.device}
         self.tracer = tracer_of(watched, self.notes, self.volumes) if window.trace else None
         if not window.trace:
-            self.notes.append("The kernel's trace points were not asked for: writes are not known by table.")
+            self.notes.append("Tracing was switched off, so the writes of single tables are not known.")
         if window.requests and self.tracer is None:
             raise StoragelabError(
                 f"--requests: the requests can't be traced here\n  {self.notes[-1]} Leave --requests out, or run as "
@@ -258,7 +258,7 @@ class Taking:
             before = self.things_at_start if self.files is None else self.files.renew()
             self._note_changes(before, self.watched.things() if self.files is None else self.files.things)
         except folder.ServerGone:
-            self.notes.append(f"The server was gone after {numbers.duration(seconds)}: the window ends there.")
+            self.notes.append(f"The server was gone after {numbers.duration(seconds)}, so the window ends then.")
         if self.attribution is not None:
             self.rows += self.attribution.known_by_now()
             # What still waits belongs to tables that were made and dropped within the window.
@@ -370,7 +370,7 @@ def take(watched: Watched, out: Path, window: Window, progress: Progress = lambd
         try:
             watch(taking, progress)
         except KeyboardInterrupt:
-            taking.notes.append("The window was ended early, by hand.")
+            taking.notes.append("The user ended the window early.")
         except folder.ServerGone:
             pass  # the data so far is stored, and `end` notes that the server ended
         return taking.end()
@@ -472,8 +472,11 @@ def cost_percent(watched: Watched, window: Window, turns: int, say: Callable[[st
             ratio = math.exp(statistics.fmean(logs))
             percent = 100 * (1 - ratio)
             error = f" ± {100 * ratio * statistics.stdev(logs) / turns**0.5:.1f}" if turns > 1 else ""
-            return Cost(percent, f"Its cost was measured by {turns} turns: {percent:.1f}{error} % of the transactions.")
-    return Cost(None, "Its cost could not be measured: the server ended no transactions in some of the turns.")
+            return Cost(
+                percent,
+                f"The cost of capturing, from {turns} pairs of periods: {percent:.1f}{error} % of transactions.",
+            )
+    return Cost(None, "The cost of capturing could not be measured: in some periods, no transaction ended.")
 
 
 def _rates(watched: Watched, taking: Taking | None) -> list[float]:

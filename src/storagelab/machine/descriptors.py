@@ -263,7 +263,7 @@ def _as_it_is(file: Path) -> Iterator[tuple[Path, int | None]]:
     try:
         target = Path(os.readlink(f"/proc/self/fd/{number}"))
         if stat.S_ISREG(os.fstat(number).st_mode) and not os.path.samestat(os.stat(target), os.fstat(number)):
-            raise FileNotFoundError(errno.ENOENT, "it was removed or replaced at this moment")
+            raise FileNotFoundError(errno.ENOENT, "it was just removed or replaced")
         try:
             yield target, number
         except BaseException:

@@ -35,7 +35,7 @@ LEAST_SHARED_MEMORY_BYTES = 2**20
 """With less shared memory than this, a server can't start."""
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - looked at, never written
 MORE_SHARED_MEMORY = (
-    f"remove what others left in {SHARED_MEMORY}, give the container more (--shm-size=1g), or set "
+    f"remove files that others left in {SHARED_MEMORY}, give the container more (--shm-size=1g), or set "
     "dynamic_shared_memory_type = 'mmap' in target.settings"
 )
 OLDEST_SQLITE = (3, 37, 0)
@@ -160,7 +160,7 @@ def page_cache(kernel: Kernel = HERE) -> Ability:
     """
     if host.can_drop_page_cache(kernel):
         return _yes("page cache drop", "between_runs.drop_page_cache can be used")
-    mend = "run as root, outside an unprivileged container, if between_runs.drop_page_cache is wanted"
+    mend = "to use between_runs.drop_page_cache, run as root, outside an unprivileged container"
     return _no("page cache drop", "this user may not drop the page cache, so reads may come from memory", mend)
 
 
@@ -178,7 +178,7 @@ def device_counters(places: Mapping[str, Path], kernel: Kernel = HERE) -> Abilit
     if not without:
         return _yes(name, f"the kernel counts the I/O of {', '.join(places)}")
     lacking = _no if len(without) == len(places) else _partly
-    mend = "use a folder on a disk's own file system (not tmpfs, overlay or a network); let a container see /sys"
+    mend = "use a folder on the file system of a disk (not tmpfs, overlay or a network); let a container read /sys"
     return lacking(name, f"no disk is seen under {', '.join(without)}: its I/O is not counted", mend)
 
 
@@ -284,7 +284,7 @@ def cpu_frequency(kernel: Kernel = HERE) -> Ability:
     cpus = kernel.sys / "devices" / "system" / "cpu"
     governors = {text for path in cpus.glob("cpu[0-9]*/cpufreq/scaling_governor") if (text := read_text(path))}
     if not governors:
-        return _yes("CPU frequency", "fixed, or not under this system's control (a virtual machine)")
+        return _yes("CPU frequency", "it is fixed, or this system does not control it (a virtual machine)")
     if governors == {"performance"}:
         return _yes("CPU frequency", "governor performance")
     detail = f"governor {', '.join(sorted(governors))}: speed follows the load"

@@ -83,8 +83,8 @@ class Kills:
         if self._before is None or now is None:
             return f"{how}, as the kernel does if memory runs out"
         if now > self._before:
-            return f"{how}: memory ran out, so the kernel has killed {now - self._before} since {self._since}"
-        return f"{how}, but not by the kernel for lack of memory"
+            return f"{how}: memory ran out (processes killed for that since {self._since}: {now - self._before})"
+        return f"{how}, but memory had not run out"
 
 
 def _name(number: int) -> str:

@@ -129,7 +129,7 @@ def demands_of(capture: Capture, name: str) -> Demands:
     if machine is not None and machine.crowding >= _CROWDED and machine.foreign_share >= _MOSTLY_FOREIGN:
         raise StoreError(
             f"{name}: can't say: the machine was busy with other work: {machine}\n"
-            "  Capture again while it has none; clients of the load may run on another machine."
+            "  Capture again while it has no other work; clients of the load may run on another machine."
         )
     ended = float(transactions) if transactions is not None else manifest.seconds
     per_s = ended / manifest.seconds

@@ -93,7 +93,7 @@ class Server:
         else:
             delay_s += demands.cpu_s
         if not stations and delay_s <= 0:
-            raise OutsideMeasured("nothing is known that takes time: no volume that the load uses has a limit")
+            raise OutsideMeasured("no volume that the load uses has a limit, so nothing is known that takes time")
         found, most = _solved(stations, offers, delay_s, demands.sessions)
         return ModelledRate(found.per_s, most, _limited_by(stations, found), asked), found
 

@@ -261,7 +261,7 @@ def beside_measured(
         hint = (
             f"Layouts are matched by name: {file} has {', '.join(said) or 'none'}; {campaign} has {', '.join(known)}."
         )
-        raise SpecError("no layout of the prediction is one of the campaign's", file=file, key="layouts", hint=hint)
+        raise SpecError("the campaign measured no layout of the prediction", file=file, key="layouts", hint=hint)
     base = PRESENT if PRESENT in shared else shared[0]
     # If the base is not the captured layout, the relative widths of the ratios stay the same.
     predicted = {known[name]: _over(said[name], said[base], same=name == base) for name in shared}

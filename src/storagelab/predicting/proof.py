@@ -47,7 +47,7 @@ def spec_text(found: Advice, capture: Path, load: Path | None, volumes: Path, sp
             raise SpecError("exists already", file=file, key="--spec", hint="Name another file, or remove this one.")
     if load is not None and spec.resolve().parent != load.resolve().parent:
         hint = f"Write it beside {load.name}, whose files it uses: {load.parent / spec.name}"
-        raise SpecError("is not in the folder of the spec of the load", key="--spec", hint=hint)
+        raise SpecError("is not in the folder of the load's spec", key="--spec", hint=hint)
     under = _load(load, found) if load is not None else _replay(found, capture, spec)
     name = spec.stem
     layouts = {PRESENT: found.today} | {

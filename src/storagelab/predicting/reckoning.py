@@ -94,7 +94,7 @@ def _shows_nothing(capture: Capture, layout: model.Layout, wanted: LayoutRequest
     if wanted is None or not (wanted.objects or wanted.log) or layout.named & {row.object for row in capture.io}:
         return ""
     names = *wanted.objects, *(("log",) if wanted.log else ())
-    return f"the capture has no I/O of what it names ({', '.join(names)})"
+    return f"the capture has no I/O of the objects that it names ({', '.join(names)})"
 
 
 def _volume(name: str, one: VolumeFigures, file: Path) -> Volume:
@@ -174,8 +174,8 @@ def _notes(
             "their figures. Predicted rates are scaled by this factor. Upper bounds of rates are not scaled."
         )
     yield (
-        "Assumed: the share of requests that reaches the devices, and the bytes of a request, stay the same; "
-        "transactions do what they did."
+        "Assumptions: the share of requests that reaches the devices and the size of requests stay the same, and "
+        "transactions do the same work."
     )
     count = f"{len(errors.cases)} {errors.of}"
     if errors.confidence is None:

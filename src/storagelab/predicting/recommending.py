@@ -278,7 +278,7 @@ def recommend(
     layouts = {PRESENT: search.today} | {name: search.layout(one) for name, one in zip(_NAMES, chosen, strict=False)}
     found = model.predicted(search.server, search.today, layouts, errors)
     small = sum(one.share < _MATTERS for one in units)
-    left = f"{plural(small, 'object')} with less than {percent(_MATTERS)} of the load of a volume: left in place."
+    left = f"{plural(small, 'object')} left in place: less than {percent(_MATTERS)} of the load of a volume each."
     notes = (*([left] if small else []), *question.notes(errors, found[0].at_most_per_s))
     told = tuple(_proposal(search, *one, found[0]) for one in zip(chosen, found[1:], strict=True))
     own_files = [name for name, one in question.asked.volumes.items() if "data" in (one.captured or (name,))]
@@ -343,7 +343,7 @@ def _chosen(search: Search, errors: Errors, worth: float) -> tuple[list[Places],
     if (far := model.captured_over_modelled(search.server, search.today)) is not None and far > _FAR:
         return [], f"can't say: the captured rate is {far:.1f} times what these volumes explain; check their figures"
     if not search.units:
-        return [], "nothing that may move makes 2 % of its volume's load"
+        return [], "no object that may move causes 2 % of its volume's load"
     best = search.with_fewest_moves(max(search.found, key=search.per_s))
     if best == search.stays:
         within = " that fits the volumes and the budget" * (0.0 in search.found.values())

@@ -35,7 +35,7 @@ LOADS = {
     "inserts": 'kind = "random-insert"\nrows_per_connection = 20_000\nrows_per_transaction = 1_000\n',
 }
 _SHORT_CYCLES = """[target.settings]
-checkpoint_timeout = "30s"  # so that runs of a minute count whole checkpoint cycles; a server's own is "5min"
+checkpoint_timeout = "30s"  # so that runs of a minute count whole checkpoint cycles; the default is "5min"
 """
 _CYCLES = 5
 """If a run of fixed length has at least this many checkpoint cycles, it hardly matters where in a cycle it starts."""

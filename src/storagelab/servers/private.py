@@ -135,7 +135,7 @@ class PrivateServer(ABC, Generic[P]):
         except subprocess.TimeoutExpired:
             raise self._failed(f"the server did not shut down within {SHUT_DOWN_TIMEOUT_S:.0f} s") from None
         if code != 0:
-            raise self._failed(f"the server did not shut down in order (exit code {code})")
+            raise self._failed(f"the server did not shut down cleanly (exit code {code})")
         self._process = None
         temporary.end_marked(self._mark)
         self._remove_socket_folder()

@@ -129,7 +129,7 @@ class Private(Server[C]):
 
     def refuse_if_dead(self) -> None:
         if self.running.died():
-            raise RunFailed("all connections lost their server")
+            raise RunFailed("the server has ended, so all connections are lost")
 
     def with_log(self, words: str) -> str:
         server = self.process

@@ -136,7 +136,9 @@ def _check_usable(path: Path, key: str) -> None:
     if os.statvfs(path).f_blocks == 0:
         filesystem = host.describe_volume(path).get("filesystem") or "a file system without space"
         raise PreflightError(
-            f"{path} is not a place for files: {filesystem} there holds none", key=key, hint="name a folder on a drive"
+            f"{path} is not a place for files: its file system is {filesystem}",
+            key=key,
+            hint="name a folder on a drive",
         )
     if not os.access(path, os.W_OK | os.X_OK) or os.statvfs(path).f_flag & os.ST_RDONLY:
         raise PreflightError(
@@ -271,8 +273,8 @@ def memory_note(load: GeneratedLoad, unit_bytes: int, memory: Memory, *, dropped
     data = data_bytes(load, unit_bytes)
     if data is None:
         return (
-            f"how much data {load.data.text} is not known before a run, so it can't be compared with memory: what fits "
-            f"into {buffers} never needs the drive again"
+            f"how much data {load.data.text} is not known before a run, so it can't be compared with memory. Data that "
+            f"fits into {buffers} is read from the drive only once"
         )
     text = f"the data of {load.kind} {load.data.text} takes about {_memory_size(data)}"
     if memory.buffers_bytes is None:

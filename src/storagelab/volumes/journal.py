@@ -188,7 +188,7 @@ class Journal:
             raise RunFailed(f"{self._file} can't be read: {error.strerror}") from error
         with os.fdopen(file, "rb") as lines:
             if not stat.S_ISREG(os.fstat(file).st_mode):
-                raise RunFailed(f"{self._file} is no regular file\n  {_BY_HAND}")
+                raise RunFailed(f"{self._file} is not a regular file\n  {_BY_HAND}")
             for number in itertools.count(1):
                 line = lines.readline(_LONGEST_LINE_BYTES)
                 if not line or (not line.endswith(b"\n") and len(line) < _LONGEST_LINE_BYTES):

@@ -194,7 +194,7 @@ class Clocks:
         elif max(early_s, late_s) > self._tolerance_s:
             way, again = ("forward", "back") if late_s > early_s else ("back", "forward")
             size = f"by at least {max(early_s, late_s):.2f} s during the run"
-            got = f"the load's begin or end outside the run: the clock was set {way} {size}, and then {again}"
+            got = f"the load's start or end is outside the run: the clock was set {way} {size}, and then {again}"
         else:
             return []
         return [

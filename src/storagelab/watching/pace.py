@@ -73,7 +73,7 @@ def check_watching(
     """
     got, blind_s = error, min(elapsed_s, max(stood_s, observer.blind_s if observer else 0.0))
     if not got and passes == 0 and observer and observer.ticks >= ENOUGH_LOOKS and elapsed_s >= LONGEST_BLIND_S:
-        got = f"no session of the load in {observer.ticks} looks: those that were to be watched had ended"
+        got = f"no session of the load in {observer.ticks} samples: the sessions to sample had already ended"
     if not got and blind_s > max(LONGEST_BLIND_S, LARGEST_BLIND_SHARE * elapsed_s):
         got = (
             f"nothing for {blind_s:.1f} s of {elapsed_s:.1f} s, in which the load, its server or storagelab stood "
@@ -165,10 +165,8 @@ class Pace:
         if begins_s < ends_s:
             self.rests.append((begins_s, ends_s))
             checked_s, spent_s = self._checked
-            self._checked = (
-                checked_s + ends_s - begins_s,
-                spent_s,
-            )  # so that rests do not allow more expensive samples
+            # Without this, rests would allow more expensive samples.
+            self._checked = (checked_s + ends_s - begins_s, spent_s)
 
     def saw_stopped(self) -> None:
         """Notes that this sample found a working session that a signal had stopped. Then the time since the last sample
