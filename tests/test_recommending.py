@@ -96,7 +96,7 @@ def test_figures_that_the_captured_rate_exceeds_by_far_are_no_ground_for_advice(
 @pytest.mark.parametrize(
     ("more", "key", "says"),
     [
-        ('path = "rel/pg"', "volumes.fast.path", "no absolute path"),
+        ('path = "rel/pg"', "volumes.fast.path", "not an absolute path"),
         ('captured = ["nix"]', "volumes.fast.captured", "no volume is named 'nix'"),
         ('captured = ["a"]', "volumes.fast.captured", "'a' already belongs to volumes.a"),
     ],

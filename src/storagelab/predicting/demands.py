@@ -72,10 +72,10 @@ class Share(NamedTuple):
 
 
 class LogUse(NamedTuple):
-    """How the captured load used the log. `commits`: commits per transaction that wrote; None if the server does not
-    count them. `writes`: log writes per transaction. `per_s`: transactions a second. `busy`: the fraction of the time
-    in which a log write was in progress. `beside`: other writes per transaction to the log's volume for which sessions
-    waited.
+    """How the captured load used the log. `commits`: the fraction of transactions that wrote, and so committed to the
+    log; None if the server does not count them. `writes`: log writes per transaction. `per_s`: transactions a second.
+    `busy`: the fraction of the time in which a log write was in progress. `beside`: writes to other files on the log's
+    volume for which sessions waited, per transaction.
     """
 
     commits: float | None = None

@@ -193,7 +193,7 @@ def _limit_text(limit: LimitConfig) -> str:
         parts += [f"{bytes_(rate)}/s of {what}s"] if rate else []
     if limit.burst is not None:
         parts.append(
-            f"bursts to {limit.burst.iops:,}/s with a bucket of {limit.burst.credits:,} credits, {limit.burst.start} at first"
+            f"bursts to {limit.burst.iops:,}/s with {limit.burst.credits:,} credits, {limit.burst.start} at first"
         )
     return ", ".join(parts) or "nothing"
 
