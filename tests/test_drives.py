@@ -346,7 +346,7 @@ def test_a_drive_is_given_back_unasked_if_it_holds_what_storagelab_made_or_nothi
         preparing.put_back(left)
     with (
         file_systems.mounted(stand_in.id, tmp_path / "photos", "ext4", None),
-        pytest.raises(RunFailed, match=r"another use.*mounted at .*photos; storagelab leaves .*\n.*should keep it"),
+        pytest.raises(RunFailed, match=r"something else.*mounted at .*photos; storagelab does.*\n.*should keep it"),
     ):
         preparing.put_back(left)
     assert preparing.put_back(left) == [f"{stand_in.id} is blank again: its last run had not given it back"]
