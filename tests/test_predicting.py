@@ -108,7 +108,7 @@ def test_a_machine_with_other_work_is_told_or_nothing_is_said(predicted, tmp_pat
     busy = Machine(cpus=2, busy_cpus=0.8, others_cpus=0.4, steal_cpus=0.0, run_queue=3.0)
     calm, crowded = (predicted(asked, shop(machine=one))["apart"].times_present for one in (None, busy))
     assert crowded.high / crowded.low == pytest.approx(calm.high / calm.low), "known cases had such work, too"
-    assert "other programs than the server used 0.4 of its 2 CPUs" in " ".join(told(tmp_path))
+    assert "other programs used 0.4 of its 2 CPUs" in " ".join(told(tmp_path))
     # So it was at a load of 19: the server had a tenth of the CPUs, and each layout seemed to change nothing.
     with pytest.raises(StoreError, match=r"the machine was busy with other work: .* 19\.0 tasks ran or waited"):
         predicted(asked, shop(machine=busy.model_copy(update={"others_cpus": 1.8, "run_queue": 19.0})))

@@ -122,9 +122,7 @@ class Machine(Described):
 
     def __str__(self) -> str:
         taken = f"{self.others_cpus + self.steal_cpus:.1f} of its {self.cpus} CPUs"
-        return (
-            f"other programs than the server used {taken} on average; {self.run_queue:.1f} tasks ran or waited for one"
-        )
+        return f"other programs used {taken} on average, and {self.run_queue:.1f} tasks ran or waited for one"
 
 
 IDLE = 0.1

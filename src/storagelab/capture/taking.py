@@ -473,8 +473,7 @@ def cost_percent(watched: Watched, window: Window, turns: int, say: Callable[[st
             percent = 100 * (1 - ratio)
             error = f" ± {100 * ratio * statistics.stdev(logs) / turns**0.5:.1f}" if turns > 1 else ""
             return Cost(
-                percent,
-                f"The cost of capturing, from {turns} pairs of periods: {percent:.1f}{error} % of transactions.",
+                percent, f"Capturing cost {percent:.1f}{error} % of the transactions ({turns} pairs of periods)."
             )
     return Cost(None, "The cost of capturing could not be measured: in some periods, no transaction ended.")
 

@@ -136,9 +136,7 @@ def _check_usable(path: Path, key: str) -> None:
     if os.statvfs(path).f_blocks == 0:
         filesystem = host.describe_volume(path).get("filesystem") or "a file system without space"
         raise PreflightError(
-            f"{path} is not a place for files: its file system is {filesystem}",
-            key=key,
-            hint="name a folder on a drive",
+            f"{path} is not a place for files: it is on {filesystem}", key=key, hint="name a folder on a drive"
         )
     if not os.access(path, os.W_OK | os.X_OK) or os.statvfs(path).f_flag & os.ST_RDONLY:
         raise PreflightError(

@@ -256,9 +256,7 @@ def _one(
         seen = (*(history.confirmed.holds or ()), drives.UNKNOWN_DATA)
         new = [one for one in drive.holds or () if one not in seen]
         if new:
-            raise RunFailed(
-                f"{drive.id} now holds {drives.listed(new)}, but not when it was confirmed; nothing is done to it"
-            )
+            raise RunFailed(f"{drive.id} now also holds {drives.listed(new)}; nothing is done to it")
     except PreflightError as error:
         raise RunFailed(str(error)) from error
     lba_format = drives.formats(drive.name).now.number if drive.nvme and _is_to_be_formatted(drive, volume) else None
