@@ -157,7 +157,7 @@ def test_without_a_trace_the_servers_own_counters_tell_what_they_can(tmp_path):
     assert 2 <= capture.manifest.idle_seconds <= 6
     assert any("No session worked for" in note for note in capture.manifest.notes)
     assert capture.manifest.sources.trace is None
-    assert any("writes are not known by table" in note for note in capture.manifest.notes)
+    assert any("the writes of single tables are not known" in note for note in capture.manifest.notes)
 
 
 @pytest.mark.slow

@@ -50,11 +50,11 @@ def test_one_that_was_cut_off_says_so_and_keeps_what_it_has(tmp_path):
 @pytest.mark.parametrize(
     ("file", "old", "new", "told"),
     [
-        ("manifest.json", "capture/1", "capture/9", "schema: is 'storagelab.capture/9', another version's"),
+        ("manifest.json", "capture/1", "capture/9", "schema: is 'storagelab.capture/9', which is another version's"),
         ("manifest.json", '"seconds": 2', '"seconds": null, "x": 2', "seconds: must be a valid number"),
         ("io.csv", ",read,", ",erase,", "line 2: operation: must be 'read', 'write' or 'sync', not 'erase'"),
         ("io.csv", ",10,", ",-7,", "requests: must be greater than or equal to 0, not '-7'\n  Capture"),
-        ("io.csv", "\n0,", "\n00,", "bytes, and manifest.json says "),
+        ("io.csv", "\n0,", "\n00,", "bytes, but manifest.json says "),
         ("io.csv", "public.t", "public.u", "'public.u' is not among the objects of manifest.json"),
         ("devices.csv", "second,volume", "volume,second", "its first line is not second,volume,"),
     ],

@@ -87,7 +87,7 @@ def test_a_run_that_ended_before_it_began_by_its_servers_clock_is_failed(scratch
     assert (run.status, run.measurement) == ("failed", None)
     said = re.match(
         r"the server's clock was set back by ([\d.]+) s during the run: by that clock, work ended ([\d.]+) s before it "
-        r"began, while ([\d.]+) s passed by storagelab's own clock",
+        r"began, but ([\d.]+) s passed by storagelab's own clock",
         run.reason,
     )
     assert said is not None, run.reason
@@ -132,7 +132,7 @@ def test_a_slow_way_to_the_server_is_no_step_of_its_clock():
 def test_a_clock_that_was_set_and_set_back_gives_itself_away_by_moments_outside_of_the_run():
     (check,) = clocks(1000.0, 1000.0).checks([loop(1000.0, 1000.0), loop(1000.0, 1900.0)])
     said = re.match(
-        r"the load's begin or end outside the run: .* set forward by at least ([\d.]+) s during the run", check.got
+        r"the load's start or end is outside the run: .* set forward by at least ([\d.]+) s during the run", check.got
     )
     assert said is not None, check.got
     assert float(said[1]) == pytest.approx(900.0, abs=0.1)

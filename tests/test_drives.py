@@ -51,8 +51,8 @@ def changed(**facts: object) -> Drive:
     ("drive", "words"),
     [
         (changed(part_of="nvme0n1"), "is a partition of nvme0n1\n  name the whole drive"),
-        (changed(name="dm-0", made_of_others=True), "is no drive"),
-        (changed(serial=""), "tells no serial number"),
+        (changed(name="dm-0", made_of_others=True), "is not a drive"),
+        (changed(serial=""), "reports no serial number"),
         (changed(read_only=True), "is read-only"),
         (changed(shared_name=True), "is the name of every namespace .*\n.* ends with its number, such as .*_S1_1"),
         (changed(of_the_system=True, used_by=("it is mounted at /",)), "is the system's own drive: it is mounted at /"),
@@ -85,7 +85,7 @@ def test_a_drive_is_taken_only_if_nobody_uses_it_and_its_content_was_named(drive
 
 def test_another_drive_under_the_same_name_is_refused():
     (problem,) = problems(changed(serial="S2"), Background(confirmed=BLANK))
-    assert "another drive than this campaign began with: Maker 9000, serial S2" in problem
+    assert "is not the drive with which this campaign began: now Maker 9000, serial S2" in problem
 
 
 def test_sectors_that_the_drive_can_not_have_or_not_alone_or_not_give_up_again_are_refused():
@@ -96,7 +96,7 @@ def test_sectors_that_the_drive_can_not_have_or_not_alone_or_not_give_up_again_a
     assert "no format with sectors of 2048 B\n  it has 512 and 4096" in refused(FORMATS, 2048)[0]
     assert "formats all of them at once" in refused(drives.formats_in(NAMESPACE, {"fna": 1}, 2))[0]
     protected = drives.formats_in({**NAMESPACE, "flbas": 1, "dps": 1}, {"fna": 0}, 1)
-    assert "can't put back: 8 B of metadata" in refused(protected)[0]
+    assert "can't restore: 8 B of metadata" in refused(protected)[0]
     assert refused(protected, wipe="S1") == []
     assert "only NVMe drives" in problems(changed(name="sda"), sector_bytes=4096)[0]
 
@@ -187,12 +187,12 @@ def test_a_drive_is_had_only_when_the_programs_that_a_killed_run_left_at_work_ha
         assert made.exists()
     logging.getLogger("storagelab").removeHandler(told)
     said = waited_for.read_text()
-    assert re.fullmatch(r"waiting for process \d+ \(sh\).*, which a killed run left at work", said)
+    assert re.fullmatch(r"waiting for process \d+ \(sh\).*, which a killed run has left running", said)
 
 
 def test_a_program_that_fails_without_a_word_has_its_exit_code_and_a_way_out():
     with pytest.raises(
-        RunFailed, match=r"^sh -c exit 3: it ended with exit code 3, and said nothing\n  the kernel's log"
+        RunFailed, match=r"^sh -c exit 3: it ended with exit code 3, and printed nothing\n  the kernel's log"
     ):
         programs.said("sh", "-c", "exit 3")
 
@@ -232,7 +232,7 @@ def test_a_journal_that_claims_a_drive_twice_or_is_no_file_is_refused(tmp_path, 
         kept.left()
     file.unlink()
     os.mkfifo(file)
-    with pytest.raises(RunFailed, match="is no regular file"):
+    with pytest.raises(RunFailed, match="is not a regular file"):
         kept.left()
 
 
@@ -338,7 +338,7 @@ def test_a_claim_that_only_a_file_of_the_results_knows_destroys_nothing(tmp_path
 def test_a_drive_is_given_back_unasked_if_it_holds_what_storagelab_made_or_nothing(tmp_path, stand_in):
     left = Journal(tmp_path / "results")
     left.claimed(stand_in, None)
-    assert preparing.put_back(left) == [f"{stand_in.id} is given back as it is: nothing of storagelab's lies on it"]
+    assert preparing.put_back(left) == [f"{stand_in.id} is given back as it is: nothing of storagelab's is on it"]
     left.claimed(stand_in, None)
     ext4(stand_in.id)
     left.made(stand_in, drives.uuids_on(stand_in.name))
@@ -346,10 +346,10 @@ def test_a_drive_is_given_back_unasked_if_it_holds_what_storagelab_made_or_nothi
         preparing.put_back(left)
     with (
         file_systems.mounted(stand_in.id, tmp_path / "photos", "ext4", None),
-        pytest.raises(RunFailed, match=r"another use.*mounted at .*photos; storagelab leaves .*\n.*should keep it"),
+        pytest.raises(RunFailed, match=r"something else.*mounted at .*photos; storagelab does.*\n.*should keep it"),
     ):
         preparing.put_back(left)
-    assert preparing.put_back(left) == [f"{stand_in.id} is blank again: its last run had not returned it"]
+    assert preparing.put_back(left) == [f"{stand_in.id} is blank again: its last run had not given it back"]
     assert (drives.uuids_on(stand_in.name), left.left()) == (frozenset(), [])
 
 

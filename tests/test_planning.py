@@ -25,7 +25,7 @@ volumes.a = { path = "a" }
 "target.settings.synchronous_commit" = ["off", "on", "local"]
 "target.settings.wal_recycle" = ["off", "on"]
 """
-HOW_FAR = re.compile(r"checking how settings go together: (\d+) of 12(, about [\d.]+ (s|min)( \d+ s)? left)?")
+HOW_FAR = re.compile(r"checking whether settings work together: (\d+) of 12(, about [\d.]+ (s|min)( \d+ s)? left)?")
 """Without an estimate while nothing is done yet."""
 
 

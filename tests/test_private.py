@@ -82,7 +82,7 @@ def test_a_server_that_is_up_and_refuses_connections_is_not_said_not_to_have_sta
     with pytest.raises(private.StartFailed) as caught:
         server.start()
     server.stop()
-    assert str(caught.value).startswith("the server has started, and refuses connections: ")
+    assert str(caught.value).startswith("the server has started, but refuses connections: ")
     assert 'could not access file "nonsense"' in str(caught.value)
     assert left_behind(scratch) == []
 
@@ -117,7 +117,7 @@ def test_a_mariadb_that_is_up_and_refuses_connections_is_not_said_not_to_have_st
     monkeypatch.setattr(mariadb_server, "USER", "nobody-of-that-name")
     folders = {"data_folder": scratch / "s", "log_folder": scratch / "l"}
     server = mariadb_server.Server(find_mariadb(None), **folders, settings={})
-    with pytest.raises(private.StartFailed, match="has started, and refuses connections: Access denied"):
+    with pytest.raises(private.StartFailed, match="has started, but refuses connections: Access denied"):
         server.start()
     server.stop()
     assert left_behind(scratch) == []

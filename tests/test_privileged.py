@@ -76,7 +76,7 @@ def test_what_storagelab_sets_itself_stays_refused_with_its_own_reason(scratch, 
     name = {"postgres": "data_directory", "mariadb": "plugin_dir"}[engine]
     config = small(scratch, engine=engine, settings={name: "/tmp/x"})
     for allowed in (False, True):
-        with pytest.raises(PreflightError, match="storagelab itself sets it"):
+        with pytest.raises(PreflightError, match="storagelab itself sets this"):
             preflight(plan_of(config), site_at(scratch), allow_commands=allowed)
 
 

@@ -96,9 +96,9 @@ def test_figures_that_the_captured_rate_exceeds_by_far_are_no_ground_for_advice(
 @pytest.mark.parametrize(
     ("more", "key", "says"),
     [
-        ('path = "rel/pg"', "volumes.fast.path", "no absolute path"),
+        ('path = "rel/pg"', "volumes.fast.path", "not an absolute path"),
         ('captured = ["nix"]', "volumes.fast.captured", "no volume is named 'nix'"),
-        ('captured = ["a"]', "volumes.fast.captured", "'a' is volumes.a already"),
+        ('captured = ["a"]', "volumes.fast.captured", "'a' already belongs to volumes.a"),
     ],
 )
 def test_volumes_that_contradict_the_capture_are_refused(advised, more, key, says):

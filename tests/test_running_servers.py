@@ -77,7 +77,7 @@ def test_a_server_on_another_machine_is_not_described_by_this_one_and_says_why_i
     asked = f"storagelab.engines.{server.engine}.preflight.{whom}_on_this_machine"
     monkeypatch.setattr(asked, lambda *_, **__: None)
     config = cell(server, scratch)
-    assert checked(config, scratch).server.endswith("(nothing tells): no resource/signal split")
+    assert checked(config, scratch).server.endswith("(this is unknown): no resource/signal split")
     measured = measure(config, site_at(scratch))
     assert (measured.environment["host"], measured.environment["volumes"]) == ({}, {})
     assert measured.environment["client"]["cpu_count"] >= 1

@@ -128,7 +128,7 @@ def test_a_folder_whose_name_the_server_would_change_is_refused_by_key(scratch):
     ("there", "problem"),
     [
         (lambda place: None, "does not exist"), (lambda place: place.write_text("x"), "is not a folder"),
-        (lambda place: place.symlink_to("/proc"), "/proc is not a place for files: proc there holds none"),
+        (lambda place: place.symlink_to("/proc"), "/proc is not a place for files: it is on proc"),
     ],
 )  # fmt: skip
 def test_what_is_no_folder_for_files_is_refused_by_key(scratch, there, problem):

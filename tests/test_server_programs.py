@@ -150,7 +150,7 @@ def test_mariadbs_parser_tells_its_reading_of_each_setting():
     }
 
 
-OWN = ("storagelab itself sets it", "leave it out")
+OWN = ("storagelab itself sets this", "leave it out")
 
 
 @pytest.mark.parametrize(

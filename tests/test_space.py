@@ -123,7 +123,7 @@ def test_the_file_that_a_server_names_tells_the_volume(scratch):
          "filled shared memory (/dev/shm: "),
         ("[Errno 28] No space left on device: '{own}/scripts-2'", "filled the temporary folder ({tmp}: "),
         ("Error writing file '/proc/fd/MLx' (Errcode: 28 \"No space left on device\")",
-         "filled a folder that is no volume (/proc: "),
+         "filled a folder that belongs to no volume (/proc: "),
         ("could not extend file: Disk quota exceeded", "used up its user's disk quota on volumes "
         "a and b, one file system"),
     ],
@@ -159,7 +159,7 @@ def test_shared_memory_that_is_full_is_named_before_a_run_and_by_the_doctor(scra
     small = f"mount -t tmpfs -o size=8k tmpfs /dev/shm && {lab} doctor; {lab} run my.toml"
     said = subprocess.run(["unshare", "--mount", "sh", "-c", small], capture_output=True, text=True, check=False)
     assert "/dev/shm is full: PostgreSQL does not start" in " ".join(said.stdout.split())
-    assert "does not start: /dev/shm is full\n  remove what others left in /dev/shm" in said.stderr
+    assert "does not start: /dev/shm is full\n  remove files that others left in /dev/shm" in said.stderr
 
 
 GIB = 2**30

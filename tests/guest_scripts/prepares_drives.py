@@ -149,12 +149,12 @@ def refuses_swapped_names() -> None:
 
     volumes.confirm("a", asked, RESULTS)
     point_two_to(one)
-    expect("is another drive than this campaign began with", refusal(of("TWO", wipe=["ONE", "TWO"]), RESULTS))
+    expect("is not the drive with which this campaign began", refusal(of("TWO", wipe=["ONE", "TWO"]), RESULTS))
     try:
         with volumes.made("a", of("TWO", wipe=["ONE", "TWO"]), folder(), PLACE, {}, RESULTS):
             raise AssertionError("made on another drive")
     except RunFailed as error:
-        expect("is another drive than", str(error))
+        expect("is not the drive with which", str(error))
     point_two_to(two)
     do = preparing._do
 

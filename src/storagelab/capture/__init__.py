@@ -1,1 +1,3 @@
-"""Captures the I/O of a running server from its counters and the kernel's, stores it in a folder, and reads it."""
+"""Captures the I/O of a running server from the server's and the kernel's counters. Stores captures in folders, and
+reads them.
+"""

@@ -1,4 +1,6 @@
-"""Turns requests into rows: object, kind of process, number, bytes, sequential requests, and time."""
+"""Turns requests into rows. A row has an object, a kind of process, the number of its requests, their bytes, how many
+of them are sequential, and their time.
+"""
 
 from __future__ import annotations
 
@@ -20,21 +22,23 @@ from storagelab.capture.tracing import READ, SYNC, Column, Records
 
 OPERATIONS = ("read", "write", "sync")
 _LOOKS_APART = 50
-"""The time between two listings of folders, as a multiple of a listing's time: at most 2 % of a CPU."""
+"""The least time between two listings of folders, as a multiple of the time that a listing takes. So listings use at
+most 2 % of a CPU.
+"""
 _AGAIN_S = 20.0
-"""After this, a file's number may belong to another file, so the folders are listed again."""
+"""The least time in seconds until folders are listed again. By then, a file's number may belong to another file."""
 _Inode = tuple[int, int]
 
 
 class File(NamedTuple):
-    """A file of the server. Without a `thing`, the file's object is not known yet."""
+    """A file of the server. `thing` is the object to which it belongs; None if that is not known yet."""
 
     path: str
     thing: Thing | None
 
 
 class Files:
-    """The server's files by the numbers that trace points show."""
+    """Finds the server's files by their numbers (device and inode), which trace points show."""
 
     def __init__(self, watched: Watched) -> None:
         self._watched = watched
@@ -47,14 +51,15 @@ class Files:
         self.renew()
 
     def renew(self) -> dict[str, Thing]:
-        """Reads the objects and lists all files again; returns the objects as they were before."""
+        """Reads the server's objects, and lists all its files again. Returns the objects as they were before."""
         began, before = time.monotonic(), self.things
         self.things = self._watched.things()
         self._known = {}
         places = {name: os.path.realpath(folder) for name, folder in self._watched.folders().items()}
         self._folders = list(dict.fromkeys(folder for name, folder in places.items() if name != TEMPORARY))
         walks = [walk for folder in self._folders for walk in os.walk(folder)]
-        # Folders below that of temporary files, such as /tmp, belong to other programs.
+        # Folders below the folder of temporary files (e.g. /tmp) belong to other programs, so only its files are
+        # listed.
         walks += itertools.islice(os.walk(places[TEMPORARY]), 1) if TEMPORARY in places else ()
         for path in (os.path.join(place, name) for place, _, names in walks for name in names):
             with contextlib.suppress(OSError):
@@ -70,7 +75,7 @@ class Files:
 
     @property
     def stale(self) -> bool:
-        """Whether the files may have changed, and enough time has passed to list them again."""
+        """Whether the list of files is so old that it must be read again."""
         return time.monotonic() - self._listed_at > max(_AGAIN_S, _LOOKS_APART * self._listing_s)
 
     @property
@@ -78,8 +83,8 @@ class Files:
         return time.monotonic() - self._listed_at > max(1.0, _LOOKS_APART * self._listing_s)
 
     def get(self, inode: _Inode, threads: Callable[[], Column]) -> File | None:
-        """The file; None if it is not the server's, or no longer exists. A new file is found through the threads of its
-        requests.
+        """The file with this number; None if it is not the server's, or no longer exists. A new file is looked for
+        among the open files of the threads that requested it.
         """
         if (known := self._known.get(inode)) is not None:
             if known.thing is None:
@@ -95,8 +100,8 @@ class Files:
         return self._keep(inode, File(path, thing))
 
     def unknown(self, inode: _Inode, threads: Callable[[], Column], seen: Collection[int]) -> File | None:
-        """One of the server's unknown files, if a thread of the server used it. `seen` are the threads that used its
-        other files.
+        """A file whose name is unknown, if it is the server's: if a thread of the server used it. `seen` are threads
+        that used other files of the server.
         """
         if inode in self._foreign or inode[0] not in self._devices:
             return None
@@ -105,25 +110,27 @@ class Files:
         return None
 
     def _keep(self, inode: _Inode, file: File) -> File:
-        """Remembers which file has this number, unless the file is temporary: the next file may get its number."""
+        """Stores which file has this number. A temporary file is not stored, because the next file may get
+        its number.
+        """
         if file.thing is None or file.thing.kind != "temporary":
             self._known[inode] = file
         return file
 
 
 def unknown_files(folder: str | Path) -> Thing:
-    """The object of files that were deleted before their names were known."""
-    return Thing(UNKNOWN_FILES, None, "files that were gone before they could be named", "other", Path(folder))
+    """The object for all files that were deleted before their names were known."""
+    return Thing(UNKNOWN_FILES, None, "files that were deleted before their names were known", "other", Path(folder))
 
 
 def _threads(requests: Records, which: Column, number: int) -> Column:
-    """The threads that used one of the files."""
+    """The threads that requested the file with this position."""
     return np.asarray(np.unique(requests["pid"][which == number]))
 
 
 def _distinct(*columns: Column) -> tuple[Column, Column]:
-    """The place where each combination of the columns' values is first found, and for each place the number of its
-    combination.
+    """Numbers the distinct combinations of the columns' values. Returns the first position of each combination, and for
+    each position the number of its combination.
     """
     number = np.zeros(len(columns[0]), "i8")
     for column in columns:
@@ -137,12 +144,12 @@ def _distinct(*columns: Column) -> tuple[Column, Column]:
 
 
 def kernel_device(number: int) -> int:
-    """A device's number in the kernel's internal form, which its trace points use."""
+    """A device's number in the form that the kernel uses internally, and in its trace points."""
     return os.major(number) << 20 | os.minor(number)
 
 
 def _open_file(thread: int, inode: _Inode) -> str | None:
-    """The path of the thread's open file with this number."""
+    """The path of the file with this number, if the thread has it open; None otherwise."""
     with contextlib.suppress(OSError):
         for place in Path(f"/proc/{thread}/fd").iterdir():
             facts = place.stat()
@@ -152,8 +159,9 @@ def _open_file(thread: int, inode: _Inode) -> str | None:
 
 
 class FileRequests(NamedTuple):
-    """Requests to the server's own files, as `rows` and one by one. `which` has the place of each request's file in
-    `files`."""
+    """Requests to the server's files: as `rows`, and one by one. `which` has the position of each request's file in
+    `files`.
+    """
 
     rows: list[IoRow]
     requests: Records
@@ -162,23 +170,25 @@ class FileRequests(NamedTuple):
 
     @property
     def things(self) -> dict[str, Thing]:
-        """The objects of these files, by id."""
+        """The objects of these files, by their IDs."""
         return {file.thing.id: file.thing for file in self.files if file is not None and file.thing is not None}
 
 
 class Attribution:
-    """Turns requests into rows. The instance remembers where each file's last request ended."""
+    """Turns requests into rows. Keeps the end of the last request to each file, to recognise sequential requests."""
 
     def __init__(self, watched: Watched, files: Files, begin_ns: int, interval_s: float) -> None:
         self._watched, self._files = watched, files
         self._begin_ns, self._interval_s = begin_ns, interval_s
         self._seen: set[int] = set()
-        """Threads that used files of the server. Such threads may have ended before their process was known."""
+        """The threads that used files of the server. They may have ended before it was known that they are the
+        server's.
+        """
         self._ends: dict[tuple[int, int, int], tuple[int, int]] = {}
         self.waiting: list[tuple[File, IoRow]] = []
-        """Rows of files whose object is not known yet, such as those of a table that is being made."""
+        """The rows of files whose object is not known yet, e.g. because their table is just being made."""
         self._open: Records | None = None
-        """Requests that have not ended yet."""
+        """The requests that have not ended yet."""
 
     def of(self, requests: Records) -> FileRequests:
         if not len(requests):
@@ -198,11 +208,12 @@ class Attribution:
         return FileRequests(list(self._rows(requests, which, in_order, found)), requests, which, found)
 
     def _in_order(self, requests: Records, which: Column, inodes: list[_Inode]) -> Column:
-        """Marks sequential requests: they begin within the last request to the same file or at its end, and end after
-        it. PostgreSQL writes the last page of its log again, which also counts as sequential.
+        """Marks the sequential requests. Such a request begins inside the previous request to the same file or at its
+        end, and does not end before it. PostgreSQL may write the last page of its log again, and this counts as
+        sequential, too.
         """
         lane = which * 3 + requests["operation"]
-        # numpy sorts numbers of 16 bits in one pass.
+        # numpy sorts numbers of 16 bits faster: in linear time.
         order = np.argsort(lane.astype("u2") if 3 * len(inodes) < 1 << 16 else lane, kind="stable")
         lanes, begins = lane[order], requests["offset"][order]
         ends = begins + requests["bytes"][order]
@@ -245,11 +256,12 @@ class Attribution:
                 yield row
 
     def times(self, requests: Records, ends: Records) -> Iterator[IoRow]:
-        """Rows without requests, with the time of requests in the intervals in which the requests ended.
+        """Rows that have no requests, but the time of requests. The time counts in the interval in which the request
+        ended.
 
-        A thread waits for one request at a time, so an end belongs to the thread's last request with direct I/O, or to
-        its last sync. The trace lacks the ends of requests for which no thread waits, of buffered I/O, and of syncs on
-        XFS.
+        A thread waits for one request at a time. So the end of direct I/O belongs to the thread's last such request,
+        and the end of a sync to its last sync. Not traced are the ends of requests for which no thread waits, of
+        buffered I/O, and of syncs on XFS.
         """
         if not len(ends):
             return
@@ -267,26 +279,28 @@ class Attribution:
                 )  # fmt: skip
 
     def _interval(self, requests: Records) -> Column:
-        """The number of the interval of each."""
+        """The number of the interval in which each request was."""
         since_ns = requests["time_ns"].astype("i8") - self._begin_ns
         return np.asarray(np.maximum(0, since_ns // round(self._interval_s * 1e9)))
 
     def known_by_now(self) -> list[IoRow]:
-        """The rows whose objects have become known."""
+        """The waiting rows whose objects are known now."""
         looked = [(self._watched.thing_of(file.path), file, row) for file, row in self.waiting]
         self.waiting = [(file, row) for thing, file, row in looked if thing is None]
         return [row._replace(object=thing.id) for thing, _, row in looked if thing is not None]
 
 
-# --- how long requests took -------------------------------------------------------------------------------------------
+# --- the duration of requests -----------------------------------------------------------------------------------------
 
 
 _FEW = 16
-"""Servers with more log files, such as PostgreSQL, report the time of log writes themselves."""
+"""The most log files whose writes are traced to their end. Servers with more log files, such as PostgreSQL, report the
+time of log writes themselves.
+"""
 
 
 def log_files(watched: Watched) -> list[int]:
-    """The numbers of the log's files, if they are few."""
+    """The inode numbers of the log's files; [] if there are too many."""
     found: list[int] = []
     folders = dict.fromkeys(folder.resolve() for folder in watched.folders().values())
     for path in (path for folder in folders for path in folder.glob("*")):
@@ -297,7 +311,9 @@ def log_files(watched: Watched) -> list[int]:
 
 
 def paired(requests: Records, ends: Records) -> tuple[Records, Records]:
-    """The ends of requests, with the requests' durations in nanoseconds as `bytes`; and the unfinished requests."""
+    """The ends of requests, with the duration of each request in nanoseconds as its `bytes`; and the requests that have
+    not ended.
+    """
     begun = requests[requests["operation"] != READ]
     some = np.concatenate([begun, ends])
     is_end = np.arange(len(some)) >= len(begun)
@@ -318,21 +334,21 @@ def paired(requests: Records, ends: Records) -> tuple[Records, Records]:
     return found, some[last & ~is_end]
 
 
-# --- requests in order ------------------------------------------------------------------------------------------------
+# --- a log of the requests --------------------------------------------------------------------------------------------
 
 
 HEADER = b"fio version 3 iolog\n"
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.#-]+")
-SINGLE = ("table", "index", "toast")
-"""Objects whose files are consecutive parts. Any other file is separate, and gets a number."""
+_SINGLE = ("table", "index", "toast")
+"""Kinds of objects whose files are consecutive parts of one file. Other files are separate, and get numbers."""
 
 
 class Iolog:
-    """Writes a capture's requests, as they come, into a log that fio can play back: version 3, with times in
-    microseconds from the start.
+    """Writes a capture's requests to a log that fio can replay, in the order in which they come. The log has version 3
+    of fio's format, whose times are microseconds since the start.
 
-    Files are named by object (`public.orders`), not by the server's paths. The log contains the requests and their
-    times, without durations.
+    Files are named after objects (`public.orders`), not after the server's paths. The log has the requests and their
+    times, but not their durations.
     """
 
     def __init__(self, file: BinaryIO, watched: Watched, begin_ns: int) -> None:
@@ -345,7 +361,7 @@ class Iolog:
         file.write(HEADER)
 
     def add(self, requests: Records, files: Sequence[File | None]) -> None:
-        """Adds requests in their order, each with its file."""
+        """Adds requests in the order of their times. `files` has the file of each request."""
         lines = []
         for request, file in zip(requests.tolist(), files, strict=True):
             time_ns, _, _, _, offset, size, operation, _ = request
@@ -360,8 +376,8 @@ class Iolog:
         self._file.write("".join(line + "\n" for line in lines).encode())
 
     def _name(self, file: File) -> tuple[str, int]:
-        """The name of a file in the log, and the offset of its first byte there. `new_file`: its object is not known
-        yet.
+        """The name of a file in the log, and the offset of the file's first byte under this name. The name is
+        `new_file` with a number if the file's object is not known yet.
         """
         if file not in self._names:
             thing, key, begin, form = file.thing, (file.path, ""), 0, ".{}"
@@ -370,7 +386,7 @@ class Iolog:
                 ending, begin = self._watched.place_in(file.path)
                 key, of, form = (thing.id, ending), of + ending, "#{}"
                 self._given.setdefault(key, of if of not in self._taken else "")
-            # Replaced characters must not give two files one name.
+            # Two names may become equal when characters are replaced. Then the second file gets another name.
             self._given[key] = self._given.get(key) or next(
                 name for n in itertools.count(1) if (name := of + form.format(n)) not in self._taken
             )
@@ -379,30 +395,30 @@ class Iolog:
         return self._names[file]
 
     def end(self) -> None:
-        """Closes the files of the log, and the log."""
+        """Writes that the files are closed, and closes the log."""
         self._file.write("".join(f"{self._last_us} {name} close\n" for name in sorted(self._opened)).encode())
         self._file.close()
 
 
-# --- whether the load changed in the middle ---------------------------------------------------------------------------
+# --- changes of the load during a capture -----------------------------------------------------------------------------
 
 
 _FEWEST = 20
-"""With fewer intervals, no change is reported."""
+"""The least number of intervals in which a change can be found."""
 _AT_EACH_END = 5
-"""Intervals on each side of a change."""
+"""The least number of intervals before a change, and after it."""
 _CERTAIN = 6.0
-"""Standard errors between the two sides. Of 1,000 random series without a change (20 to 600 intervals, spread 10 or 30
-%), at most 0.1 % exceed this if neighbours correlate by up to 0.5, 2.8 % at 0.8, and 5.5 % at 0.9; no series with
-bursts of checkpoints exceeds it. A rate that doubles in the middle is found in 87 to 100 % of series with a spread of
-10 %; with a spread of 30 %, it is found only in long captures.
+"""The least difference between the two sides, in standard errors. It was tried with 1,000 random series without a
+change (20 to 600 intervals, spread 10 or 30 %). At most 0.1 % of them exceed it if neighbours correlate by up to 0.5,
+2.8 % at 0.8, and 5.5 % at 0.9. No series with bursts of checkpoints exceeds it. If the rate doubles in the middle, this
+is found in 87 to 100 % of series with a spread of 10 %. With a spread of 30 %, it is found only in long captures.
 """
 _MATTERS = 0.25
-"""A change is at least this share of the larger side."""
+"""The least change that matters, as a share of the larger side."""
 
 
 class LoadChange(NamedTuple):
-    """The rate before and after a change, and the interval of the change."""
+    """The mean rates before and after a change, and the number of the interval in which the change is."""
 
     interval: int
     before: float
@@ -410,9 +426,9 @@ class LoadChange(NamedTuple):
 
 
 def load_change(rates: Sequence[float]) -> LoadChange | None:
-    """The largest change of a rate by interval; None if noise explains it.
+    """The largest change of a rate. None if it is too small to matter, or if noise explains it.
 
-    The rate is split where its two sides differ most. This is a change if the difference is large enough to matter, and
+    The rate is split where its two sides differ most. The difference counts as a change if it is at least _MATTERS, and
     larger than noise with the rate's own autocorrelation explains.
     """
     rate = np.asarray(rates, float)
@@ -428,15 +444,15 @@ def load_change(rates: Sequence[float]) -> LoadChange | None:
     before, after = float(rate[:best].mean()), float(rate[best:].mean())
     if abs(before - after) < _MATTERS * max(before, after):
         return None
-    # The shorter side may be within one slow fluctuation, and then doesn't show the noise.
+    # The shorter side may lie within one slow fluctuation. Then its variance is too low, so the larger one is used.
     noise = max(_long_run_variance(rate[:best]), _long_run_variance(rate[best:]))
     error = np.sqrt(noise / best + noise / (n - best))
     return LoadChange(best, before, after) if abs(before - after) > _CERTAIN * error else None
 
 
 def _long_run_variance(part: np.ndarray[Any, np.dtype[Any]]) -> float:
-    """The variance of a mean, per value: correlated neighbours give less information than independent ones. At least
-    the variance of counting.
+    """The variance of a mean times the number of values. It takes into account that correlated neighbours give less
+    information than independent values. It is at least the variance of counted events.
     """
     off = part - part.mean()
     n, variance = len(part), float(np.mean(off**2))
@@ -444,5 +460,5 @@ def _long_run_variance(part: np.ndarray[Any, np.dtype[Any]]) -> float:
     total = variance
     for lag in range(1, reach + 1):
         total += 2 * (1 - lag / (reach + 1)) * float(np.dot(off[lag:], off[:-lag])) / n
-    # With few values, autocorrelation is estimated badly, and too low.
+    # With few values, the estimate of the autocorrelation is uncertain, and on average too low.
     return max(total, variance, float(part.mean())) * n / max(1, n - reach - 1)

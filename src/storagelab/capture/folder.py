@@ -1,11 +1,11 @@
-"""The values of a capture, the folder that holds them, and the server that they come from.
+"""The values of a capture, the folder with its files, and the interface of the captured server.
 
 manifest.json     a description of the capture and its server
 io.csv            reads and writes of each object, in requests to the operating system
 devices.csv       requests that reached the devices of each volume
-requests.iolog    the requests themselves, if asked for
+requests.iolog    the requests themselves, if `--requests` asks for them
 
-While a capture is in progress, its manifest marks it as incomplete. So a folder that was interrupted shows this.
+While a capture is in progress, its manifest says that it is incomplete. If the capture is interrupted, this remains so.
 """
 
 from __future__ import annotations
@@ -40,49 +40,49 @@ By = Literal["session", "checkpoint", "log", "background"]
 
 
 class Volume(Described):
-    """A file system that holds files of the server."""
+    """A file system that has files of the server."""
 
     name: str
-    """The volume's name in this capture: data, log, or a tablespace's name, with its OID if that name is taken."""
+    """The volume's name in this capture: data, log, or a tablespace's name, with its OID if the name is taken."""
     path: str
     """A folder of the server on the volume, such as its data folder."""
     device: str | None = None
-    """The kernel's name of the block device; none if the server is elsewhere or the kernel names none."""
+    """The kernel's name of the block device. None if the server is elsewhere or the kernel shows none."""
     filesystem: str | None = None
     """The kind of file system."""
     own_writes: Amount | None = None
-    """Writes at the device that are the file system's own: journal and metadata; none if they were not traced."""
+    """Writes of the file system itself (journal and metadata) at the device. None if they were not traced."""
     own_write_bytes: Amount | None = None
-    """Their bytes."""
+    """The bytes of these writes."""
     flush_writes: Amount | None = None
-    """Flushes that the file system asked for. The kernel counts each as a write without bytes, too."""
+    """Flushes that the file system asked for. The kernel also counts each of them as a write without bytes."""
 
 
 class CapturedObject(Described):
-    """A table, an index, or another thing of the server that has files."""
+    """A table, an index, or something else in the server that has files."""
 
     id: str
-    """Its name in `io.csv`: schema.name for tables and indexes, each in quotes if it holds a dot, a blank or #.
-    If another one had this name in the window, its OID follows."""
+    """The object's name in `io.csv`. Tables and indexes are named schema.name. Each part is in quotes if it contains a
+    dot, a blank or #. If another object had this name in the window, the object's OID follows."""
     schema_: str | None = Field(default=None, alias="schema")
-    """Its schema, or its database on MariaDB."""
+    """The object's schema; on MariaDB, its database."""
     name: str
-    """Its name."""
+    """The object's name without its schema."""
     kind: Kind
-    """The kind of the object. `toast` is PostgreSQL's store of a table's long values."""
+    """The kind of the object. `toast` is the table in which PostgreSQL stores the long values of another table."""
     volume: str
-    """The volume with its files."""
+    """The volume that has the object's files."""
     bytes_at_start: Amount | None = None
-    """The size of its files when the capture began; none if unknown."""
+    """The size of the object's files when the capture began. None if unknown."""
     bytes_at_end: Amount | None = None
-    """The size of its files when the capture ended; none if unknown or dropped."""
+    """The size of the object's files when the capture ended. None if unknown, or if the object was dropped."""
 
 
 class Change(Described):
-    """An event in the window on which the figures depend."""
+    """An event in the window that affects the figures."""
 
     second: Seconds
-    """The time of the event, in seconds from the start."""
+    """The time of the event, in seconds since the start."""
     what: str
     """A description of the event."""
 
@@ -91,25 +91,25 @@ class Sources(Described):
     """Where the figures come from."""
 
     views: tuple[str, ...] = ()
-    """Views of the server."""
+    """The server's views that were read."""
     trace: tuple[str, ...] | None = None
-    """Trace points of the kernel; none if no trace was asked for or possible."""
+    """The kernel's trace points. None if tracing was switched off or impossible."""
 
 
 class Machine(Described):
-    """The load of the server's machine, on average over the window."""
+    """The load of the server's machine: means over the window."""
 
     cpus: int = Field(ge=1)
     """The machine's CPUs."""
     busy_cpus: Seconds
-    """The number of the machine's CPUs that were busy."""
+    """How many of the machine's CPUs were busy."""
     others_cpus: Seconds
-    """CPUs busy with programs other than the server and storagelab; clients of the load count if they are on this
-    machine."""
+    """How many CPUs were busy with other programs than the server and storagelab. Clients of the load count as other
+    programs if they run on this machine."""
     steal_cpus: Seconds
-    """CPUs that the hypervisor gave to other guests."""
+    """How many CPUs the hypervisor gave to other guests."""
     run_queue: Seconds
-    """The tasks that ran or waited for a CPU."""
+    """The number of tasks that ran or waited for a CPU."""
 
     @property
     def foreign_share(self) -> float:
@@ -117,77 +117,79 @@ class Machine(Described):
 
     @property
     def crowding(self) -> float:
-        """The factor by which other programs may have slowed the server's work on CPUs; 1: not at all."""
+        """The factor by which other programs may have slowed down the server's work on CPUs. 1 if they did not."""
         stretched = max(1.0, self.run_queue / self.cpus, 1 / max(0.1, 1 - self.steal_cpus / self.cpus))
         return stretched if self.foreign_share >= _FOREIGN else 1.0
 
     def __str__(self) -> str:
         taken = f"{self.others_cpus + self.steal_cpus:.1f} of its {self.cpus} CPUs"
-        return f"others than the server took {taken} on average, and {self.run_queue:.1f} tasks ran or waited for one"
+        return f"other programs used {taken} on average, and {self.run_queue:.1f} tasks ran or waited for one"
 
 
 IDLE = 0.1
-"""If an idle period is longer than this share of the window, the captured rate is not the load's rate."""
+"""If sessions were idle for a larger share of the window than this, the captured rate is not the load's rate."""
 _FOREIGN = 0.1
-"""If other programs use a smaller share of the CPUs, they don't matter."""
+"""If other programs use a smaller share of the CPUs than this, they are ignored."""
 
 
 class Manifest(Described):
-    """A description of the capture: the file `manifest.json`."""
+    """A description of the capture, in the file `manifest.json`."""
 
     schema_: Literal["storagelab.capture/1"] = Field(default=SCHEMA, alias="schema")
-    """The form of the folder."""
+    """The format of the folder."""
     storagelab: str
-    """The version that made it."""
+    """The version of storagelab that made the capture."""
     engine: ServerName
-    """The engine."""
+    """The database system."""
     server_version: str
     """The server's version, as the server reports it."""
     started_at: str
-    """The start of the window: ISO 8601, UTC."""
+    """The start of the window, in ISO 8601 and UTC."""
     seconds: Seconds
     """The length of the window."""
     interval_seconds: float = Field(gt=0, le=MOST_SECONDS, allow_inf_nan=False)
-    """The length of an interval of `io.csv` and `devices.csv`; their `second` is the start of an interval."""
+    """The length of an interval of `io.csv` and `devices.csv`. In these files, `second` is the start of an interval."""
     connections: Seconds | None = None
-    """The mean number of sessions that worked at a time."""
+    """The mean number of sessions that worked at the same time."""
     transactions: Amount | None = None
-    """Transactions that ended in the window, as the server counts them; none if unknown."""
+    """Transactions that ended in the window, as the server counts them. None if unknown."""
     unit: Literal["transaction", "unit"] = "transaction"
-    """`unit`: not all transactions are visible. COMMITs and autocommitted changes are counted."""
+    """What is counted as a transaction. `unit`: the server does not show all transactions, so COMMITs and autocommitted
+    changes are counted."""
     write_transactions: Amount | None = None
-    """Transactions that wrote, and so waited for the log; none if unknown."""
+    """Transactions that wrote, and so waited for the log. None if unknown."""
     cpu_seconds: Seconds | None = None
-    """The CPU time of the server in the window; none if unknown."""
+    """The CPU time that the server used in the window. None if unknown."""
     storage_read_bytes: Amount | None = None
-    """Bytes that the server's processes read from devices, by the kernel's counts; none if unknown."""
+    """The bytes that the server's processes read from devices, as the kernel counts them. None if unknown."""
     idle_seconds: Seconds = 0.0
-    """The longest time in which no session worked."""
+    """The longest period in which no session worked."""
     machine: Machine | None = None
-    """The load of the server's machine; none if unknown."""
+    """The load of the server's machine. None if unknown."""
     sources: Sources = Sources()
     """Where the figures come from."""
     cost_percent: Figure | None = None
-    """The loss of throughput through capturing, measured in alternation; none if it was not measured."""
+    """The loss of throughput that capturing caused, from periods with and without a capture. None if not measured."""
     volumes: tuple[Volume, ...] = ()
-    """The file systems that hold files of the server."""
+    """The file systems that have files of the server."""
     objects: tuple[CapturedObject, ...] = ()
-    """Each object that has rows in `io.csv`, and all other objects of the server whose sizes are known."""
+    """All objects that have rows in `io.csv`, and all other objects of the server whose sizes are known."""
     changes: tuple[Change, ...] = ()
-    """Events in the window."""
+    """Events in the window that affect the figures."""
     notes: tuple[str, ...] = ()
-    """Missing data with reasons, one sentence for each."""
+    """Sentences about missing data, with the reasons."""
     table_bytes: dict[str, Amount] = Field(default_factory=dict)
-    """The sizes of `io.csv` and `devices.csv` at the end of the window; a truncated file has another size."""
+    """The sizes of `io.csv` and `devices.csv` at the end of the window. They show whether a file was cut off later."""
     complete: bool = True
-    """The capture ended normally or by the user. If not, it was interrupted, and its figures end there."""
+    """Whether the capture ended normally, or because the user ended it. If not, it was interrupted, and its figures end
+    at that time."""
 
 
 _EMPTY_IS_NONE = BeforeValidator(lambda cell: None if cell == "" else cell)
 
 
 class IoRow(NamedTuple):
-    """The requests of one object to the operating system in one interval: a line of `io.csv`."""
+    """The requests of one object to the operating system in one interval. It is a line of `io.csv`."""
 
     second: Seconds
     object: str
@@ -196,13 +198,13 @@ class IoRow(NamedTuple):
     requests: Amount
     bytes: Amount
     sequential_requests: Annotated[Amount | None, _EMPTY_IS_NONE] = None
-    """Requests that began where the last request to the same file ended; none if unknown."""
+    """Requests that began where the previous request to the same file ended; None if unknown."""
     seconds: Annotated[Seconds | None, _EMPTY_IS_NONE] = None
-    """Time spent in these requests; none if unknown."""
+    """The time that these requests took; None if unknown."""
 
 
 class DeviceRow(NamedTuple):
-    """The requests that reached a volume's devices in one interval: a line of `devices.csv`."""
+    """The requests that reached a volume's devices in one interval. It is a line of `devices.csv`."""
 
     second: Seconds
     volume: str
@@ -214,7 +216,7 @@ class DeviceRow(NamedTuple):
 
 @dataclass(frozen=True)
 class Capture:
-    """A capture, as its folder holds it."""
+    """A capture: the content of its folder."""
 
     manifest: Manifest
     io: tuple[IoRow, ...]
@@ -222,7 +224,7 @@ class Capture:
 
 
 def capture_schema() -> dict[str, Any]:
-    """The schema of a capture's manifest, in JSON Schema's draft 2020-12, from the same models that read it."""
+    """The JSON Schema (draft 2020-12) of a capture's manifest. It is made from the models that read manifests."""
     return {"$schema": DIALECT, **Manifest.model_json_schema(by_alias=True), "title": "A capture of storagelab"}
 
 
@@ -232,7 +234,7 @@ _Row = TypeVar("_Row", IoRow, DeviceRow)
 
 
 def is_capture(path: Path) -> bool:
-    """Whether this folder holds a capture."""
+    """Whether this folder has a capture."""
     return (path / MANIFEST).is_file()
 
 
@@ -240,8 +242,9 @@ def is_capture(path: Path) -> bool:
 
 
 def is_free(path: Path) -> bool:
-    """Whether a capture may be written here. This is so if the folder is empty, or has only files of a killed capture
-    without a manifest."""
+    """Whether a capture may be written to this path: nothing is there, or a folder that is empty. Files of a capture
+    that was killed before it had a manifest do not count.
+    """
     if not path.is_dir():
         return not os.path.lexists(path)
     sizes = {name: len(_lines([fields])) for name, fields in _TABLES.items()}
@@ -252,21 +255,21 @@ def is_free(path: Path) -> bool:
 
 
 def begin(path: Path, manifest: Manifest) -> None:
-    """Makes the folder with empty tables. Then it writes a manifest that marks the capture as incomplete."""
+    """Makes the folder with empty tables. Then writes a manifest that says that the capture is incomplete."""
     for name, fields in _TABLES.items():
         write_whole(path / name, [_lines([fields])])
     write_manifest(path, manifest.model_copy(update={"complete": False}))
 
 
 def append(path: Path, rows: Iterable[IoRow], devices: Iterable[DeviceRow]) -> None:
-    """Adds the rows of an interval."""
+    """Adds the rows of one interval."""
     for name, some in ((IO, rows), (DEVICES, devices)):
         with (path / name).open("ab") as file:
             file.write(_lines(some))
 
 
 def write_manifest(path: Path, manifest: Manifest) -> None:
-    """Writes the whole manifest, and replaces an earlier one. If the capture is complete, it has the tables' sizes."""
+    """Writes the manifest, in place of an earlier one. If the capture is complete, adds the sizes of its tables."""
     if manifest.complete:
         sizes = {name: (path / name).stat().st_size for name in _TABLES}
         manifest = manifest.model_copy(update={"table_bytes": sizes})
@@ -283,7 +286,7 @@ def write(path: Path, capture: Capture) -> None:
 
 def _lines(rows: Iterable[tuple[object, ...]]) -> bytes:
     text = io.StringIO(newline="")
-    # 9 digits keep microseconds over a day, without the noise of binary fractions.
+    # 9 digits are enough for a day in microseconds, and hide the rounding errors of binary fractions.
     csv.writer(text, lineterminator="\n").writerows(
         [f"{value:.9g}" if isinstance(value, float) else value for value in row] for row in rows
     )
@@ -294,16 +297,16 @@ def _lines(rows: Iterable[tuple[object, ...]]) -> bytes:
 
 
 def read(path: Path) -> Capture:
-    """The capture in a folder. Raises StoreError, which names the file, the fault, and the way out.
+    """The capture in a folder. Raises StoreError, which names the file, the problem and the solution.
 
-    If the capture was interrupted, its rows give its length.
+    If the capture was interrupted, its length is taken from its rows.
     """
     manifest = _manifest(path / MANIFEST)
     rows = _rows(path / IO, IoRow, complete=manifest.complete)
     devices = _rows(path / DEVICES, DeviceRow, complete=manifest.complete)
     for name, size in manifest.table_bytes.items():
         if (found := (path / name).stat().st_size) != size:
-            raise StoreError(f"{path / name}: has {found:,} bytes, and {MANIFEST} says {size:,}\n  {_AGAIN}")
+            raise StoreError(f"{path / name}: has {found:,} bytes, but {MANIFEST} says {size:,}\n  {_AGAIN}")
     if not manifest.complete:
         begins = [row.second for row in rows] + [row.second for row in devices]
         ends = [second + manifest.interval_seconds for second in begins]
@@ -315,7 +318,7 @@ def read(path: Path) -> Capture:
 
 
 _MOST_BYTES = 2**30
-"""The largest size of a file of a capture."""
+"""The largest size of a file of a capture, in bytes."""
 _AGAIN = "Capture again, or take the folder from a backup: its files belong together."
 
 
@@ -323,13 +326,13 @@ def _manifest(file: Path) -> Manifest:
     try:
         written = json_of(file, _MOST_BYTES)
     except FileNotFoundError:
-        raise StoreError(f"{file.parent}: is not the folder of a capture, which has a {MANIFEST}") from None
+        raise StoreError(f"{file.parent}: is not the folder of a capture, because it has no {MANIFEST}") from None
     except (OSError, ValueError) as error:
         raise StoreError(f"{file}: can't be read: {getattr(error, 'strerror', error)}\n  {_AGAIN}") from None
     schema = written.get("schema") if isinstance(written, dict) else None
     if schema != SCHEMA:
-        hint = f"This storagelab reads {SCHEMA}: capture again, or use the version that made it."
-        raise StoreError(f"{file}: schema: is {schema!r}, another version's\n  {hint}")
+        hint = f"This storagelab reads {SCHEMA}: capture again, or use the version of storagelab that made the capture."
+        raise StoreError(f"{file}: schema: is {schema!r}, which is another version's\n  {hint}")
     try:
         return Manifest.model_validate(written)
     except ValidationError as error:
@@ -337,7 +340,7 @@ def _manifest(file: Path) -> Manifest:
 
 
 def _rows(file: Path, kind: type[_Row], *, complete: bool) -> tuple[_Row, ...]:
-    """The rows of a table. If a capture was cut off, its last line may be incomplete, and is left out."""
+    """The rows of a table. In an incomplete capture, the last line may be cut off: then it is left out."""
     try:
         with opened(file, _MOST_BYTES) as content, io.TextIOWrapper(content, encoding="utf-8", newline="") as lines:
             read = list(csv.reader(lines))
@@ -352,35 +355,37 @@ def _rows(file: Path, kind: type[_Row], *, complete: bool) -> tuple[_Row, ...]:
         except ValidationError as error:
             if not complete and number == len(read):
                 break
-            value = error.errors()[0]["input"]  # all of the line if a column is missing
+            value = error.errors()[0]["input"]  # if a column is missing, this is the whole line
             told = f", not {value[:60]!r}" if isinstance(value, str) else ""
             raise StoreError(f"{file}: line {number}: {first_problem(error, kind._fields)}{told}\n  {_AGAIN}") from None
     return tuple(found)
 
 
-# --- the server that a capture watches --------------------------------------------------------------------------------
+# --- the interface of a captured server -------------------------------------------------------------------------------
 
 
 OTHER_FILES = "other files"
 LOG, TEMPORARY = "log", "temporary"
 UNKNOWN_FILES = "unknown files"
-"""Files that were deleted before their names were known."""
+"""The object for files that were deleted before their names were known."""
 ALL_TABLES = "all tables"
 """All tables and indexes together, if the server does not count them separately."""
 TOAST = " toast"
-"""The id of a table's long values is the table's id with this suffix. They lie where the table lies."""
+"""The ID of an object with a table's long values: the table's ID with this suffix. Both are in the same place."""
+"""The object for all tables and indexes together, if the server does not count them separately."""
 
 
 _PLAIN = re.compile(r'[^"=+@.\s#-][^".\s#]*')
-"""A name that needs no quotes; names that a spreadsheet would take for the beginning of a formula are quoted."""
+"""Matches names that need no quotes. Names that a spreadsheet would read as a formula need quotes, too."""
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 class ServerGone(StoragelabError):
-    """The server ended, or broke the connection."""
+    """The error if the server ended or closed the connection."""
 
 
 class Thing(NamedTuple):
-    """An object with files: a table, an index, the log. `folder` is the folder of its files, as the server names it."""
+    """An object with files: a table, an index, the log. `folder` has the object's files; its path is the server's."""
 
     id: str
     schema: str | None
@@ -389,91 +394,93 @@ class Thing(NamedTuple):
     folder: Path
     bytes: int | None = None
     files: str = ""
-    """The server's number for the table's files. If the number changes, the files are new."""
+    """The server's number for the files of a table. If the number changes, the table has new files."""
 
 
 class Count(NamedTuple):
-    """The server's own counts so far; None for figures that it does not count."""
+    """Cumulative counts of the server. A figure that the server does not count is None."""
 
     requests: int | None
     bytes: int
     seconds: float | None = None
 
     def plus(self, other: Count) -> Count:
-        """The sum of both counts; its seconds are known only if both are."""
+        """The sum of two counts. Its `seconds` are None if those of one count are unknown."""
         seconds = None if self.seconds is None or other.seconds is None else self.seconds + other.seconds
         return Count((self.requests or 0) + (other.requests or 0), self.bytes + other.bytes, seconds)
 
 
 NOTHING = Count(0, 0, 0.0)
 CountKey = tuple[str, str, str]
-"""(object, operation, by)"""
+"""The key of a count: (object, operation, by)."""
 
 
 class Counters(NamedTuple):
-    """A reading of the server's cumulative counters. `times` has the times of requests that it reports, by kind: (log
-    or data, operation, by) -> (requests, seconds) so far.
+    """One reading of the server's cumulative counters. `times`: how long requests took, if the server reports that. It
+    maps (log or data, operation, by) to the number of requests so far and the sum of their times in seconds.
     """
 
     counts: dict[CountKey, Count]
     transactions: int | None
     working: int
-    """Sessions that work at this moment."""
+    """The number of sessions that work now."""
     times: Mapping[CountKey, tuple[int, float]] = MappingProxyType({})
     write_transactions: int | None = None
-    """Transactions that wrote, without delay, while `transactions` may be late; None if unknown."""
+    """Transactions that wrote; None if unknown. They are counted at once, but `transactions` may be counted later."""
     unit: Literal["transaction", "unit"] = "transaction"
     """`unit`: not all transactions are visible, and `transactions` counts the visible ones."""
 
 
 class Watched(Protocol):
-    """A running server, which is read but never changed."""
+    """A running server. It is only read, never changed."""
 
     engine: str
     version: str
     local: bool
-    """The server runs on this machine, and its files can be seen."""
+    """Whether the server runs on this machine, so that its files can be seen."""
     threads: tuple[str, ...]
-    """Names of its threads, as the kernel shows them; patterns may be among them."""
+    """The names of the server's threads, as the kernel shows them. Some may be patterns."""
     views: tuple[str, ...]
     notes: list[str]
-    """Data that the server does not report, with reasons."""
+    """Sentences about data that the server does not report, with reasons."""
 
     def things(self) -> dict[str, Thing]:
-        """Its objects now."""
+        """The server's current objects, by ID."""
 
     def thing_of(self, path: str) -> Thing | None:
-        """The object of a file, by the last call of `things`; None for other programs' files, and for newer objects."""
+        """The object to which a file belongs, from the last result of `things`. None for files of other programs, and
+        for objects that are newer.
+        """
 
     def place_in(self, path: str) -> tuple[str, int]:
-        """The place of a file in its object: the ending of the file's name, and its offset in the object."""
+        """Where a file is inside its object: the ending of the file's name, and the file's offset in the object."""
 
     def folders(self) -> Mapping[str, Path]:
-        """Its folders by names for volumes: data, log, tablespaces."""
+        """The server's folders. The keys are names for volumes: data, log, and names of tablespaces."""
 
     def has(self, thread: int) -> bool:
-        """Whether this is a thread of this server. A thread that has ended counts if it was found before."""
+        """Whether the thread belongs to this server. Also true for a thread that has ended and was found before."""
 
     def by(self, thread: int) -> str:
-        """The kind of a thread of the server: session, checkpoint, log or background."""
+        """What kind of thread of the server it is: session, checkpoint, log or background."""
 
     def counters(self, *, objects: bool) -> Counters:
-        """The server's counters now, with the counters of single objects only if wanted."""
+        """The server's current counters. Those of single objects are read only if `objects`."""
 
     def processes(self) -> list[int]:
-        """Its processes, the parent first; none if they can't be seen."""
+        """The PIDs of the server's processes, the parent first. [] if they can't be seen."""
 
     def close(self) -> None: ...
 
 
 def label_of(schema: str, name: str) -> str:
-    """A unique name for a table or an index, because `a."b.c"` is not `"a.b".c`."""
+    """A unique label for a table or an index. Quotes tell `a."b.c"` and `"a.b".c` apart."""
     return ".".join(part if _PLAIN.fullmatch(part) else '"' + part.replace('"', '""') + '"' for part in (schema, name))
 
 
 def used_by(pids: list[int]) -> dict[str, float]:
-    """The resources that processes have used, including the ended children of the first process, by the kernel's
-    counts: `server_s` of CPU time, and `read_bytes` from devices. Figures that can't be read are left out.
+    """What processes have used so far: `server_s` seconds of CPU time, and `read_bytes` from devices, as the kernel
+    counts them. Includes the CPU time of ended children of the first process. Figures that can't be read are left out.
     """
     found: dict[str, float] = {}
     for pid in pids:

@@ -1,4 +1,4 @@
-"""Takes a capture: records a server's I/O for some time, and writes it into a folder, interval by interval."""
+"""Takes a capture: records a server's I/O for some time. Writes it to a folder after each interval."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ from storagelab.model.engines import ENGINES
 from storagelab.words import numbers
 
 LOOK_S = 0.5
-"""The time between two readings of the rings, which must not fill."""
+"""The time between two readings of the rings, in seconds. It is short, so that the rings do not become full."""
 _HARDLY = 0.05
-"""A period is idle if at most this share of the mean number of transactions ended in it."""
+"""If fewer transactions than this share of the mean ended in an interval, the server may have been idle."""
 _OTHERS = frozenset({folder.OTHER_FILES, folder.UNKNOWN_FILES})
 _UNNAMED = {folder.ALL_TABLES, folder.LOG, folder.TEMPORARY, folder.OTHER_FILES}
 _READ_AND_WRITE: tuple[folder.Operation, ...] = ("read", "write")
 
 
 class Window(NamedTuple):
-    """The options of a capture."""
+    """The options of a capture: its length, the length of an interval, whether to store requests, whether to trace."""
 
     seconds: float
     interval_s: float = 1.0
@@ -48,30 +48,32 @@ class Window(NamedTuple):
 
 
 Progress = Callable[[float, float], None]
-"""(seconds gone, requests per second in the last interval)"""
+"""Is called with the seconds that have passed, and the requests per second in the last interval."""
 
 
 def tracer_of(watched: Watched, notes: list[str], volumes: Iterable[Volume]) -> Tracer | None:
-    """The kernel's trace of the server's requests; None, with a note on missing figures, if it is not possible."""
-    missing = "So writes are not known by table, and requests in order are not known."
+    """The kernel's trace of the server's requests. If tracing is impossible, None, and a note says what is missing."""
+    missing = "So the writes of single tables and the order of requests are not known."
     if not watched.local:
-        notes.append(f"The server is on another machine: the kernel's trace points can't be used. {missing}")
+        notes.append(f"The server is on another machine, so the kernel's trace points can't be used. {missing}")
         return None
     filesystems = {volume.filesystem or "" for volume in volumes}
     try:
         tracer = Tracer(watched.threads, filesystems & set(TRACED), log_files(watched))
     except NoTracing as error:
-        notes.append(f"No trace by the kernel: {error}. {missing}")
+        notes.append(f"The kernel's trace is not possible: {error}. {missing}")
         return None
     if tracer.missing:
-        notes.append(f"This kernel lacks the trace points {', '.join(tracer.missing)}: such requests are missing.")
+        notes.append(f"This kernel lacks the trace points {', '.join(tracer.missing)}, so such requests are missing.")
     if untraced := sorted(filesystems - set(TRACED)):
         notes.append(f"Files on {', '.join(name or 'an unknown file system' for name in untraced)} are not traced.")
     return tracer
 
 
 def volumes_of(watched: Watched) -> tuple[Volume, ...]:
-    """The file systems under the server's folders, each once, by the first folder on it."""
+    """The file systems that have the server's folders, each once. A file system is named after the first
+    folder on it.
+    """
     if not watched.local:
         return tuple(Volume(name=name, path=str(path)) for name, path in list(watched.folders().items())[:1])
     mounts, found = mounts_here(), dict[int, Volume]()
@@ -87,7 +89,7 @@ def volumes_of(watched: Watched) -> tuple[Volume, ...]:
 
 
 class Taking:
-    """A capture in progress."""
+    """A capture that is in progress."""
 
     def __init__(self, watched: Watched, out: Path, window: Window) -> None:
         self.watched, self.out, self.window = watched, out, window
@@ -96,7 +98,7 @@ class Taking:
         self._places = {Path(volume.path).stat().st_dev: volume.name for volume in self.volumes if volume.device}
         self.tracer = tracer_of(watched, self.notes, self.volumes) if window.trace else None
         if not window.trace:
-            self.notes.append("The kernel's trace points were not asked for: writes are not known by table.")
+            self.notes.append("Tracing was switched off, so the writes of single tables are not known.")
         if window.requests and self.tracer is None:
             raise StoragelabError(
                 f"--requests: the requests can't be traced here\n  {self.notes[-1]} Leave --requests out, or run as "
@@ -107,7 +109,7 @@ class Taking:
             try:
                 self.file_systems = FileSystems({one.name: one.device for one in self.volumes if one.device})
             except NoTracing as error:
-                self.notes.append(f"What file systems write on their own account is not known: {error}.")
+                self.notes.append(f"The writes of the file systems themselves are not known: {error}.")
         self.devices = DeviceCounters({volume.name: Path(volume.path) for volume in self.volumes if volume.device})
         self.files = Files(watched) if self.tracer is not None else None
         self.things_at_start = self.files.things if self.files is not None else watched.things()
@@ -120,19 +122,19 @@ class Taking:
         self.attribution: Attribution | None = None
         self.iolog: Iolog | None = None
         self.traced = 0
-        """Requests from the trace."""
+        """The number of requests that were traced."""
         self.seen: set[str] = set()
         self.rows: list[IoRow] = []
-        """Rows that are not written yet."""
+        """The rows that are not written yet."""
         self.written = Counter[str]()
-        """Writes at the device of each volume."""
+        """The number of writes at the device of each volume."""
 
     @property
     def own_writes(self) -> Mapping[str, OwnWrites]:
         return self.file_systems.counts if self.file_systems is not None else {}
 
     def run(self, *, on: bool) -> None:
-        """Continues the kernel's traces, or pauses them."""
+        """Continues the kernel's traces (`on`), or pauses them."""
         for traces in filter(None, (self.tracer, self.file_systems)):
             traces.run(on=on)
 
@@ -151,7 +153,7 @@ class Taking:
             self.attribution = Attribution(self.watched, self.files, self.begin_ns, self.window.interval_s)
         folder.begin(self.out, self.manifest(0.0, complete=False))
         if self.window.requests:
-            if self.iolog is not None:  # of the turn before
+            if self.iolog is not None:  # the log of the previous period
                 self.iolog.end()
             self.iolog = Iolog((self.out / folder.REQUESTS).open("wb"), self.watched, self.begin_ns)
 
@@ -163,7 +165,7 @@ class Taking:
         return self.watched.counters(objects=self.tracer is None)
 
     def look(self) -> None:
-        """Reads the records from the rings."""
+        """Reads the records from the rings, and turns them into rows."""
         self.runnable.append(processes.run_queue())
         if self.tracer is None or self.attribution is None or self.files is None:
             return
@@ -182,12 +184,12 @@ class Taking:
         for name, thing in before.items():
             now = after.get(name)
             if thing.kind in ("table", "index") and (now is None or now.files != thing.files):
-                what = "rewritten: its files are new, and its figures are of both" if now else "dropped"
+                what = "rewritten: its figures are those of its old and its new files" if now else "dropped"
                 self.changes.append(Change(second=round(self.gone_s, 1), what=f"{name} was {what}."))
         self.ever |= after
 
     def interval(self, second: float) -> float:
-        """Writes the rows of an interval; returns the requests per second in it."""
+        """Ends an interval, and writes its rows. Returns the requests per second in the interval."""
         counters = self._counters()
         self.working.append(counters.working)
         self.ended.append(_since(self.last.transactions, counters.transactions) or 0)
@@ -205,14 +207,14 @@ class Taking:
         if new := {row.object for row in rows} - self.seen:
             self.seen |= new
             folder.write_manifest(self.out, self.manifest(self.gone_s, complete=False))
-        # The load's requests, without this capture's reads of catalogs.
+        # The requests of the load, without those that this capture made to the server's catalogs.
         others = _OTHERS.union(name for name, thing in self.ever.items() if thing.schema in self.system)
         asked = [row for row in rows if row.by in ("session", "log") and row.object not in others]
         self.totals.append(sum(row.requests for row in asked))
         return sum(row.requests for row in rows) / self.window.interval_s
 
     def _counted(self, second: float, now: Counters) -> list[IoRow]:
-        """The rows by the server's own counters."""
+        """The rows of an interval from the server's own counters."""
         rows = []
         for (name, operation, by), count in now.counts.items():
             before = self.last.counts.get((name, operation, by), folder.NOTHING)
@@ -225,7 +227,7 @@ class Taking:
                     kind = name if name in (folder.LOG, folder.TEMPORARY) else "other"
                     place = self.watched.folders().get(kind, Path(self.volumes[0].path))
                     self.ever[name] = Thing(name, None, name, kind, place)
-        # The rows, without those reads of all tables together that the rows of single tables already count.
+        # The counts of all tables together include the reads of single tables: subtract these.
         named = sum(row.bytes for row in rows if row.operation == "read" and row.object not in _UNNAMED)
         found = []
         for row in rows:
@@ -239,7 +241,9 @@ class Taking:
         return found
 
     def _timed(self, row: IoRow, now: Counters) -> IoRow:
-        """The row with its time, by the mean time of such a request that the server counted in this interval."""
+        """The row with its time. It is estimated from the mean time of such requests, which the server counted in this
+        interval.
+        """
         if row.seconds is not None:
             return row
         thing = self.ever.get(row.object)
@@ -254,10 +258,10 @@ class Taking:
             before = self.things_at_start if self.files is None else self.files.renew()
             self._note_changes(before, self.watched.things() if self.files is None else self.files.things)
         except folder.ServerGone:
-            self.notes.append(f"The server was gone after {numbers.duration(seconds)}: the window ends there.")
+            self.notes.append(f"The server was gone after {numbers.duration(seconds)}, so the window ends then.")
         if self.attribution is not None:
             self.rows += self.attribution.known_by_now()
-            # the tables that were made and dropped within the window
+            # What still waits belongs to tables that were made and dropped within the window.
             self.rows += [row._replace(object=folder.UNKNOWN_FILES) for _, row in self.attribution.waiting]
         rows = [row for row in self.rows if row.second < seconds]
         if any(row.object == folder.UNKNOWN_FILES for row in rows):
@@ -309,15 +313,18 @@ class Taking:
         )  # fmt: skip
 
     def _idle_s(self) -> float:
-        """The longest period in which no reading found a working session, and hardly any transaction ended."""
+        """The length of the longest period in which no reading found a working session and almost no
+        transaction ended.
+        """
         few = _HARDLY * statistics.fmean(self.ended or [0])
         idle = (not working and ended <= few for working, ended in zip(self.working, self.ended, strict=True))
         stretches = [len(list(stretch)) for is_idle, stretch in itertools.groupby(idle) if is_idle]
         return max(stretches, default=0) * self.window.interval_s
 
     def _used(self) -> dict[str, float]:
-        """The CPU times of the machine and the resources of the server's processes so far, without figures that can't
-        be read."""
+        """The CPU times of the machine, and what the server's processes have used so far. Figures that can't be read
+        are left out.
+        """
         return {**processes.read_cpu_time(None), **folder.used_by(self.watched.processes())}
 
     def _machine(self, used: dict[str, float]) -> folder.Machine | None:
@@ -356,16 +363,16 @@ class Taking:
 
 
 def take(watched: Watched, out: Path, window: Window, progress: Progress = lambda *_: None) -> Manifest:
-    """Records a server's I/O and writes a capture; Ctrl-C ends the window early. Raises StoragelabError."""
+    """Records a server's I/O, and writes a capture. Ctrl-C ends the window early. Raises StoragelabError."""
     taking = Taking(watched, out, window)
     try:
         taking.begin()
         try:
             watch(taking, progress)
         except KeyboardInterrupt:
-            taking.notes.append("The window was ended early, by hand.")
+            taking.notes.append("The user ended the window early.")
         except folder.ServerGone:
-            pass  # the data so far are kept; the last message says so
+            pass  # the data so far is stored, and `end` notes that the server ended
         return taking.end()
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
@@ -373,7 +380,7 @@ def take(watched: Watched, out: Path, window: Window, progress: Progress = lambd
         if folder.is_capture(out):
             kept = "What was captured until then is kept: make room, and capture again into another folder."
         else:
-            shutil.rmtree(out, ignore_errors=True)  # it was empty, or not there
+            shutil.rmtree(out, ignore_errors=True)  # the folder was empty, or did not exist
             kept = "Make room, or choose another folder with --output."
         raise StoragelabError(f"{out}: can't be written: {error.strerror}\n  {kept}") from None
     finally:
@@ -381,7 +388,7 @@ def take(watched: Watched, out: Path, window: Window, progress: Progress = lambd
 
 
 def watch(taking: Taking, progress: Progress = lambda *_: None) -> None:
-    """Records until the window ends."""
+    """Records until the end of the window."""
     number, window = 0, taking.window
     while number * window.interval_s < window.seconds - 1e-9:
         ends = min((number + 1) * window.interval_s, window.seconds)
@@ -394,7 +401,7 @@ def watch(taking: Taking, progress: Progress = lambda *_: None) -> None:
 
 
 def merged(rows: Iterable[IoRow]) -> list[IoRow]:
-    """One row for each second, object, operation and kind of process: an object has several files."""
+    """One row for each second, object, operation and kind of process. Adds up the rows of an object's several files."""
     found: dict[tuple[object, ...], IoRow] = {}
     for row in rows:
         key, figures = row[:4], row[4:]
@@ -412,7 +419,7 @@ def _sum(one: float | None, other: float | None) -> float | None:
 
 
 def _device_rows(second: float, volumes: Iterable[Volume], counted: dict[str, float]) -> Iterable[folder.DeviceRow]:
-    """The requests that reached the devices: only those of the file system if it shares a disk with others."""
+    """The requests that reached the devices. If a file system shares its disk with others, only its own requests."""
     for volume in volumes:
         whole = f"volume.{volume.name}."
         own = f"{whole}file_system_"
@@ -428,21 +435,23 @@ def _device_rows(second: float, volumes: Iterable[Volume], counted: dict[str, fl
 
 
 # --- what capturing costs a server ------------------------------------------------------------------------------------
-# The cost of capturing: periods with and without a capture alternate.
+# Measures this in alternating periods with and without a capture.
 
 STRETCH_S = 2.0
 
 
 class Cost(NamedTuple):
-    """The cost of capturing: `percent` of the server's transactions; None if there are too few transactions."""
+    """The cost of capturing, in percent of the server's transactions; None if too few transactions ended. `words`
+    describes it.
+    """
 
     percent: float | None
     words: str
 
 
 def cost_percent(watched: Watched, window: Window, turns: int, say: Callable[[str], None]) -> Cost:
-    """Measures the cost in pairs of periods, by the transactions that end in each. The order within pairs alternates,
-    so that a trend favours neither kind.
+    """Measures the cost in pairs of periods, one with and one without a capture. The transactions that end in each
+    period are compared. The order within the pairs alternates, so that a trend favours neither kind.
     """
     say(f"measuring what capturing costs: {turns} pairs of {STRETCH_S:g} s")
     pairs = []
@@ -457,19 +466,21 @@ def cost_percent(watched: Watched, window: Window, turns: int, say: Callable[[st
             taking.end()
         finally:
             taking.close()
-    for of in (0, 1):  # writing transactions are counted without delay
+    for of in (0, 1):  # writing transactions are preferred, because they are counted at once
         if all(with_[of] and without[of] for with_, without in pairs):
             logs = [math.log(with_[of] / without[of]) for with_, without in pairs]
             ratio = math.exp(statistics.fmean(logs))
             percent = 100 * (1 - ratio)
             error = f" ± {100 * ratio * statistics.stdev(logs) / turns**0.5:.1f}" if turns > 1 else ""
-            return Cost(percent, f"Its cost was measured by {turns} turns: {percent:.1f}{error} % of the transactions.")
-    return Cost(None, "Its cost could not be measured: the server ended no transactions in some of the turns.")
+            return Cost(
+                percent, f"Capturing cost {percent:.1f}{error} % of the transactions ({turns} pairs of periods)."
+            )
+    return Cost(None, "The cost of capturing could not be measured: in some periods, no transaction ended.")
 
 
 def _rates(watched: Watched, taking: Taking | None) -> list[float]:
-    """Transactions per second in one period, with a capture if one is given: writing transactions, and all
-    transactions; 0 if the server does not report them.
+    """The rates in one period: writing transactions and all transactions per second. A rate is 0 if the server does not
+    report it. If `taking` is given, it captures during the period.
     """
     if taking is not None:
         taking.run(on=True)

@@ -1,10 +1,12 @@
-"""The kernel's trace points: a server's requests to the operating system, and file systems' own writes.
+"""Reads the kernel's trace points: a server's requests to the operating system, and the writes of file systems
+themselves.
 
-tracefs is read through a detached mount, which ends with this process. So the mount ends even if the process is killed.
+tracefs is read through a detached mount. The mount ends with this process, even if the process is killed.
 
-Records come through rings that the kernel shares with this process (`perf_event_open`). Each event has a ring for each
-CPU, so all records in a ring have one length, and numpy reads them at once. The kernel closes the rings when the
-process ends, even after a kill. If a ring is full, the kernel drops and counts further records.
+Records are read from rings, which are memory that the kernel shares with this process (`perf_event_open`). Each event
+has a ring for each CPU. So all records in a ring have the same length, and numpy reads many at once. The kernel closes
+the rings when the process ends, even after a kill. Records that come while a ring is full are lost. The kernel counts
+them.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 _MOUNTED = Path("/sys/kernel/tracing")
-# These numbers of system calls are the same on every architecture (asm-generic/unistd.h).
+# The numbers of these system calls are the same on every architecture (asm-generic/unistd.h).
 _FSOPEN, _FSCONFIG, _FSMOUNT = 430, 431, 432
 _FSCONFIG_CMD_CREATE = 6
 _CLOSE_ON_EXEC = 1
@@ -34,7 +36,7 @@ _FIELD = re.compile(
 )
 _TYPES = {"0": "u", "1": "i"}
 _PID_OFFSET = 4
-"""The offset of the thread's number in every event (`common_pid`)."""
+"""The offset of the thread's ID (`common_pid`), which is the same in every event."""
 
 
 class Field(NamedTuple):
@@ -45,7 +47,7 @@ class Field(NamedTuple):
 
 
 class Event(NamedTuple):
-    """A trace point. `flags` are bits that the kernel's own description names."""
+    """A trace point of the kernel. `flags` maps the names of flags to their bits, as the kernel describes them."""
 
     name: str
     number: int
@@ -54,11 +56,11 @@ class Event(NamedTuple):
 
 
 class NoTracing(Exception):
-    """The kernel's trace points can't be read; `str()` says why."""
+    """The error if the kernel's trace points can't be read. `str()` says why."""
 
 
 def open_tracefs() -> int:
-    """A descriptor of tracefs' root folder. Raises NoTracing."""
+    """A descriptor of the root folder of tracefs. Raises NoTracing."""
     if os.geteuid() != 0:
         raise NoTracing("only root may use the kernel's trace points")
     if (_MOUNTED / "events").is_dir():
@@ -78,7 +80,7 @@ def open_tracefs() -> int:
 
 
 def event(root: int, name: str) -> Event | None:
-    """The trace point `group/name`; None if this kernel lacks it."""
+    """The trace point with this name (`group/name`); None if this kernel lacks it."""
     folder = Path(f"/proc/self/fd/{root}/events/{name}")
     try:
         number, text = ((folder / file).read_text("ascii") for file in ("id", "format"))
@@ -106,17 +108,17 @@ _ENABLE, _DISABLE, _SET_FILTER = 0x2400, 0x2401, 0x40082406
 _SAMPLE, _LOST = 9, 2
 _HEADER = struct.Struct("=IHH")
 _HEAD, _TAIL = 1024, 1032
-"""The offsets in a ring's first page of the kernel's write position and of storagelab's read position."""
+"""The offsets of two positions in a ring's first page: up to where the kernel has written, and storagelab has read."""
 _DATA = 20
-"""The offset of a record's own fields, after header, time and length."""
+"""The offset of a record's own fields. Before them are its header, time and length."""
 RING_BYTES = 8 << 20
 
 
 class Rings:
-    """The rings of one event, on all CPUs. `filtered` is in the language of the kernel's event filters."""
+    """The rings of one event, one for each CPU. `filtered` is an expression for the kernel's event filter."""
 
     def __init__(self, event: Event, filtered: str, ring_bytes: int = RING_BYTES) -> None:
-        """Raises NoTracing."""
+        """Opens the rings, and starts the trace. Raises NoTracing."""
         self._event = event
         self._rings: list[tuple[int, mmap.mmap]] = []
         self._size = ring_bytes
@@ -139,9 +141,9 @@ class Rings:
         if call is None:
             raise NoTracing(f"storagelab can't trace on {platform.machine()}")
         libc = ctypes.CDLL(None, use_errno=True)
-        number = libc.syscall(call, kinds, -1, cpu, -1, 8)  # 8: closed when another program is started
+        number = libc.syscall(call, kinds, -1, cpu, -1, 8)  # 8: programs that are started don't inherit it
         if number < 0:
-            if ctypes.get_errno() == errno.ENODEV:  # the CPU was taken out at this moment
+            if ctypes.get_errno() == errno.ENODEV:  # the CPU was just removed
                 return
             raise NoTracing(f"the kernel refuses the event {self._event.name} ({os.strerror(ctypes.get_errno())})")
         try:
@@ -153,12 +155,14 @@ class Rings:
         self._rings.append((number, ring))
 
     def run(self, *, on: bool) -> None:
-        """Continues the trace, or pauses it."""
+        """Continues the trace (`on`), or pauses it."""
         for number, _ in self._rings:
             fcntl.ioctl(number, _ENABLE if on else _DISABLE, 0)
 
     def drain(self, wanted: Sequence[str]) -> Records:
-        """The events since the last call, unordered: `time_ns`, `pid` and the fields `wanted`."""
+        """The events since the last call, with `time_ns`, `pid` and the fields `wanted`. They are not in the order of
+        time.
+        """
         names = ("pid", *wanted)
         parts = [part for _, ring in self._rings for part in self._records(self._taken(ring), names)]
         return np.concatenate(parts) if parts else np.empty(0, self._form(names, 0))
@@ -177,7 +181,7 @@ class Rings:
         return taken
 
     def _records(self, taken: bytes, names: Sequence[str]) -> list[Records]:
-        """The records in the bytes; reports of lost records between them are added up."""
+        """The records in these bytes. Between them are reports of lost records, whose numbers are added to `lost`."""
         found, at = [], 0
         while at < len(taken):
             kind, _, length = _HEADER.unpack_from(taken, at)
@@ -194,7 +198,7 @@ class Rings:
         return found
 
     def _form(self, names: Sequence[str], length: int) -> np.dtype[Any]:
-        """The layout of a record of this length."""
+        """The numpy type of a record of this length."""
         if (names, length) not in self._forms:
             fields = {name: (self._event.fields[name].type, _DATA + self._event.fields[name].offset) for name in names}
             whole = {"record_kind": ("u4", 0), "record_bytes": ("u2", 6), "time_ns": ("u8", 8), **fields}
@@ -218,7 +222,7 @@ def _cpus() -> list[int]:
     return [cpu for first, _, last in parts for cpu in range(int(first), int(last or first) + 1)]
 
 
-# --- a server's requests, and which thread asked for which bytes ------------------------------------------------------
+# --- a server's requests: which thread requested which bytes ----------------------------------------------------------
 
 
 READ, WRITE, SYNC = 0, 1, 2
@@ -234,19 +238,21 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 _EXT4, _XFS = "ext4", "xfs"
 TRACED = (_EXT4, _XFS)
-"""The file systems whose reads and writes are traced by file."""
+"""The file systems on which reads and writes are traced for each file."""
 
 
 class _Point(NamedTuple):
-    """A trace point of requests, on one of the file systems. `operation`: None if the request's flags show it."""
+    """A trace point for requests on one file system. `operation` is None if the event's flags show it."""
 
     name: str
     on: str
     operation: int | None
     span: tuple[str, ...] = ()
-    """The fields of its first byte and its length, or of its first and last page; none for a request without bytes."""
+    """The fields with the first byte and the length, or with the first and the last page. Empty for a request without
+    bytes.
+    """
     only: str = ""
-    """The filter of the events that count, in the language of the kernel's filters; flags by their names."""
+    """A filter for the events that count, in the language of the kernel's event filters. It uses the names of flags."""
     inode: str = "ino"
     device: str = "dev"
 
@@ -257,7 +263,7 @@ class _Point(NamedTuple):
 
 _POINTS = (
     _Point("filemap/mm_filemap_get_pages", _EXT4, READ, ("index", "last_index"), inode="i_ino", device="s_dev"),
-    # Its last step has no length.
+    # The last event of a request has length 0, and does not count.
     _Point("iomap/iomap_iter", _EXT4, None, ("pos", "length"), only="length > 0 && flags & {DIRECT}"),
     _Point("ext4/ext4_da_write_begin", _EXT4, WRITE, ("pos", "len")),
     _Point("ext4/ext4_write_begin", _EXT4, WRITE, ("pos", "len")),
@@ -271,21 +277,21 @@ _POINTS = (
 )
 _ENDS = (
     _Point("ext4/ext4_sync_file_exit", _EXT4, SYNC),
-    # Traces only direct I/O for which a thread waits, and only to few files, because each event costs time.
+    # Traced only for direct I/O on which the thread waits, and only for few files, because each event costs time.
     _Point("iomap/iomap_dio_complete", _EXT4, WRITE, only="aio == 0 && ({files})"),
 )
-"""The ends of requests. XFS has no event for the end of a sync."""
+"""The trace points at the ends of requests. XFS has none at the end of a sync."""
 
 
 class Traces:
-    """Rings of several events, which continue and pause together."""
+    """The rings of several events, which are started and paused together."""
 
     def __init__(self) -> None:
         self.rings: list[Rings] = []
 
     @contextlib.contextmanager
     def _opening(self) -> Iterator[int]:
-        """tracefs' root, while rings are opened; all are closed if one fails. Raises NoTracing."""
+        """Gives the root of tracefs, to open rings. If opening one fails, closes all of them. Raises NoTracing."""
         root = open_tracefs()
         try:
             yield root
@@ -296,7 +302,7 @@ class Traces:
             os.close(root)
 
     def run(self, *, on: bool) -> None:
-        """Continues the trace, or pauses it."""
+        """Continues the traces (`on`), or pauses them."""
         for rings in self.rings:
             rings.run(on=on)
 
@@ -306,16 +312,16 @@ class Traces:
 
 
 class Tracer(Traces):
-    """Requests of threads with these names (`postgres`, or patterns such as `iou-wrk*`), by the kernel's trace
-    points.
+    """Traces the requests of threads with these names, through the kernel's trace points. A name is e.g. `postgres`, or
+    a pattern such as `iou-wrk*`.
     """
 
     def __init__(self, threads: Collection[str], filesystems: Collection[str], timed: Collection[int] = ()) -> None:
-        """`timed`: the numbers of the files whose direct I/O is traced to its end. Raises NoTracing."""
+        """`timed` are the inode numbers of the files for which the end of direct I/O is traced. Raises NoTracing."""
         self.points: tuple[str, ...] = ()
         self.missing: tuple[str, ...] = ()
         self.ended = np.empty(0, _FORM)
-        """The ends of requests."""
+        """The ends of requests that the last `drain` read."""
         super().__init__()
         self._traced: list[tuple[_Point, Event]] = []
         filtered = " || ".join(f'comm ~ "{name}"' for name in threads)
@@ -335,13 +341,13 @@ class Tracer(Traces):
 
     @property
     def lost(self) -> int:
-        """The events that came while a ring was full."""
+        """The number of events that were lost because a ring was full."""
         return sum(rings.lost for rings in self.rings)
 
     def drain(self) -> Records:
-        """The requests since the last call, by time. `ended` holds the ends since the last call."""
+        """The requests since the last call, sorted by time. Stores the ends of requests in `ended`."""
         parts, of_ends = [np.empty(0, _FORM)], [np.empty(0, _FORM)]
-        # Ends are read first, so that the request of each end has been recorded.
+        # The ends are read first. So when an end is read, its request has already been recorded.
         for number, ((point, one), rings) in reversed(list(enumerate(zip(self._traced, self.rings, strict=True)))):
             if len(some := rings.drain(point.fields)):
                 (of_ends if point in _ENDS else parts).append(_requests(number, point, one, some))
@@ -364,9 +370,9 @@ def _requests(number: int, point: _Point, one: Event, some: Records) -> Records:
 
 
 def put_together(some: Records) -> Records:
-    """The requests, each once. The kernel reports a large request in parts, each with the remaining bytes: parts of one
-    thread and file with the same end and ascending begins are one request. If two trace points report the same part,
-    the first counts.
+    """Removes duplicates, so that each request is there once. The kernel reports a large request in parts. Each part
+    has the remaining bytes. So parts of a thread's requests to a file are one request if they have the same end and
+    ascending beginnings. If two trace points report the same part, the first one counts.
     """
     order = np.argsort(some["pid"], kind="stable")
     sorted_ = some[order]
@@ -383,7 +389,8 @@ def put_together(some: Records) -> Records:
     return some[keep]
 
 
-# --- what file systems write on their own account: journal, metadata, and flushes without data ------------------------
+# --- writes of file systems themselves: journal, metadata, and flushes without data
+# ------------------------------------
 
 
 _RING_BYTES = 1 << 20
@@ -394,7 +401,9 @@ _BLOCK = Path("/sys/class/block")
 
 
 class OwnWrites(NamedTuple):
-    """A file system's own writes, in addition to the server's data. The kernel's counts of writes include them."""
+    """The writes that a file system makes in addition to the server's data. The kernel's counts of writes
+    include them.
+    """
 
     requests: int
     bytes: int
@@ -403,20 +412,21 @@ class OwnWrites(NamedTuple):
 
 
 class FileSystems(Traces):
-    """Counts the file systems' own writes on these devices (name -> device, as in /sys/class/block).
+    """Counts the writes that the file systems on these devices make themselves. `devices` maps names to devices, as in
+    /sys/class/block.
 
-    If a file system requests a flush, the kernel counts it as a flush, and also as a write without bytes. So a device
-    has more writes than a server requested.
+    If a file system asks for a flush, the kernel counts a flush and also a write without bytes. So a device has more
+    writes than the server requested.
     """
 
     def __init__(self, devices: Mapping[str, str]) -> None:
-        """Raises NoTracing."""
+        """Opens the rings. Raises NoTracing."""
         super().__init__()
         self.counts = dict.fromkeys(devices, OwnWrites(0, 0, 0))
         with self._opening() as root:
             for device in devices.values():
                 place = (_BLOCK / device).resolve()
-                # A stacked device has no requests of its own: the kernel counts what is sent to it.
+                # A stacked device completes no requests itself, so the requests that are sent to it are counted.
                 stacked = any((place / kind).is_dir() for kind in ("dm", "md"))
                 point = event(root, "block/block_bio_queue" if stacked else "block/block_rq_complete")
                 if point is None or "nr_sector" not in point.fields:
@@ -433,7 +443,7 @@ class FileSystems(Traces):
                     self.rings.append(Rings(point, one, _RING_BYTES))
 
     def drain(self) -> None:
-        """Reads the records in the rings."""
+        """Reads the records in the rings, and adds them to `counts`."""
         for (name, known), *pair in zip(self.counts.items(), self.rings[::2], self.rings[1::2], strict=True):
             own, empty = (rings.drain(("nr_sector",))["nr_sector"] for rings in pair)
             self.counts[name] = OwnWrites(
@@ -441,13 +451,15 @@ class FileSystems(Traces):
             )
 
     def begin(self) -> None:
-        """Counts from now on."""
+        """Starts counting at 0."""
         self.drain()
         self.counts = dict.fromkeys(self.counts, OwnWrites(0, 0, 0))
 
 
 def _places(device: Path) -> tuple[str, str]:
-    """Filters for requests to a device, and for those to its whole disk, because a flush has no address."""
+    """Two filters: for requests to a device, and for requests to its whole disk. Flushes need the second one, because
+    they have no address.
+    """
     if not (device / "partition").exists():
         whole = f"dev == {_number(device)}"
         return whole, whole
@@ -457,6 +469,6 @@ def _places(device: Path) -> tuple[str, str]:
 
 
 def _number(device: Path) -> int:
-    """The device's number as trace points show it."""
+    """The device's number in the form that trace points use."""
     major, minor = (device / "dev").read_text("ascii").split(":")
     return int(major) << 20 | int(minor)

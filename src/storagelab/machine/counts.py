@@ -1,5 +1,6 @@
-"""The kernel's counters of the disks under each volume, and the control groups of a process (either version): their
-limits on reads and writes, and the time for which they throttled the process.
+"""The kernel's counters of the disks under each volume, and the control groups of a process (version 1 or 2).
+
+Control groups have limits on reads and writes. They also count the time for which they throttled the process.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ _V2_COUNTS = {"rios": "reads", "wios": "writes", "rbytes": "read_bytes", "wbytes
 
 
 class Throttle(NamedTuple):
-    """The limits per second of the control group `group` on the disk `number`: `read_iops`, `write_iops`,
-    `read_bytes_per_s` and `write_bytes_per_s`.
+    """The limits of the control group in the folder `group` on the disk `number` ("major:minor"). The keys of `limits`:
+    `read_iops`, `write_iops`, `read_bytes_per_s` and `write_bytes_per_s`.
     """
 
     group: Path
@@ -37,8 +38,8 @@ class Throttle(NamedTuple):
     limits: dict[str, int]
 
     def counted(self) -> dict[str, float]:
-        """`reads`, `writes`, `read_bytes` and `write_bytes` so far, as limits count them: before requests are
-        merged.
+        """`reads`, `writes`, `read_bytes` and `write_bytes` so far. Like the limits, they count requests before the
+        kernel merges them.
         """
         counts: dict[str, float] = {}
         for file, names in _V1_COUNTS.items():
@@ -53,7 +54,7 @@ class Throttle(NamedTuple):
 
 
 def control_groups(controller: str, kernel: Kernel = HERE, process: int | str = "self") -> tuple[Path, ...]:
-    """Folders of a process's control groups that may limit `controller`, innermost first."""
+    """The folders of a process's control groups that may limit `controller`, from the innermost to the outermost."""
     groups: dict[str, str] = {}
     for line in read_text(kernel.proc / str(process) / "cgroup").splitlines():
         _, controllers, path = [*line.split(":", 2), "", ""][:3]
@@ -73,10 +74,11 @@ def control_groups(controller: str, kernel: Kernel = HERE, process: int | str = 
 
 
 def throttle(names: Iterable[str], kernel: Kernel = HERE, process: int | str = "self") -> Throttle | None:
-    """The innermost control group that limits a process's I/O on the file system of these block devices.
+    """The limits of the innermost control group that limits a process's I/O on the file system of these block devices.
+    None if no group does so.
 
-    A limit applies to a whole disk, so a partition has its disk's limit. For several devices together (btrfs, md) the
-    limit is unknown, because it depends on how a load is spread over them.
+    A limit applies to a whole disk, so a partition has the limit of its disk. If a file system has several devices
+    (btrfs, md), its limit is unknown, because it depends on how a load is spread over the devices.
     """
     own = tuple(names)
     if len(own) != 1:
@@ -104,20 +106,20 @@ def _lines(path: Path) -> list[list[str]]:
 
 # --- throttling ------------------------------------------------------------------------------------------------------
 #
-# How long control groups of either version throttled processes because their CPU quota was used up.
+# A control group of version 1 or 2 throttles its processes when its CPU quota is used up. It counts for how long.
 #
-# A group counts the time in which runnable tasks of a CPU had to wait for the group's next period, summed over CPUs:
-# one second on four throttled CPUs counts as four seconds. `group_cpu_s`, the CPU time that the group got, is summed
-# over CPUs, too.
+# While a CPU is throttled, its runnable tasks wait for the group's next period. The group sums this time over CPUs: one
+# second on four throttled CPUs counts as four seconds. `group_cpu_s`, the CPU time that the group used, is also a sum
+# over CPUs.
 
 _NS, _US = 1e-9, 1e-6
 _POSSIBLE_GROUPS = 20_000
-"""The most groups of a machine that are checked before a run; each takes some 20 µs."""
+"""The highest number of control groups that are read before a run. Reading one group takes about 20 µs."""
 
 
 class GroupTime(NamedTuple):
-    """The counters of one group so far: `throttled_s`, and the CPU time that it got (None if that is counted
-    elsewhere).
+    """The counters of one group so far, in seconds: the time for which it was throttled, and the CPU time that it used.
+    `cpu_s` is None if this group does not count CPU time.
     """
 
     throttled_s: float
@@ -125,20 +127,20 @@ class GroupTime(NamedTuple):
 
 
 def read_group(group: Path) -> GroupTime | None:
-    """The counters of a group; None if it has none: the root, or a group of another controller."""
+    """The counters of a group. None if it has none, because it is the root group or has another controller."""
     words = (line.split() for line in read_text(group / "cpu.stat").splitlines())
     counts = {line[0]: int(line[1]) for line in words if len(line) == 2 and line[1].isdigit()}
     if "throttled_usec" in counts:
         usage = counts.get("usage_usec")
         return GroupTime(counts["throttled_usec"] * _US, None if usage is None else usage * _US)
     if "throttled_time" in counts:
-        usage_text = read_text(group / "cpuacct.usage")  # exists if cpu and cpuacct are one hierarchy
+        usage_text = read_text(group / "cpuacct.usage")  # exists if the controllers cpu and cpuacct share a hierarchy
         return GroupTime(counts["throttled_time"] * _NS, int(usage_text) * _NS if usage_text.isdigit() else None)
     return None
 
 
 def groups_here(kernel: Kernel = HERE) -> Iterator[Path]:
-    """Every group that may limit CPUs, as far as this process can see."""
+    """Every group that may limit CPU time and that this process can see, up to _POSSIBLE_GROUPS groups."""
     number = 0
     for mount in mounts_here(kernel):
         if mount.filesystem != "cgroup2" and not (mount.filesystem == "cgroup" and "cpu" in mount.super_options):
@@ -150,10 +152,10 @@ def groups_here(kernel: Kernel = HERE) -> Iterator[Path]:
 
 
 class Throttling:
-    """Counts from its creation to `end`.
+    """Measures from its creation to `end` for how long control groups throttled the processes of a run.
 
-    `server_process` is None if the server's process can't be seen. A process may move to another group during a run. So
-    the class reads all groups at the beginning, and each `look` records the groups of the processes.
+    `server_process` is None if the server's process can't be seen. A process may be moved to another group during a
+    run. So the counters of all groups are read at the start, and each `look` notes the current groups of the processes.
     """
 
     def __init__(self, server_process: int | None, kernel: Kernel = HERE) -> None:
@@ -161,22 +163,21 @@ class Throttling:
         self._before = {group: held for group in groups_here(kernel) if (held := read_group(group)) is not None}
         self._groups: dict[str, set[Path]] = {}
         self._known: dict[str, tuple[Path, ...]] = {}
-        """The groups of processes whose `cgroup` file has this text."""
+        """Maps the text of a process's `cgroup` file to the process's groups."""
         self._look_at_all()
 
     def look(self) -> None:
-        """Records the groups of the server, of storagelab, and of the programs that it started: load generators,
-        fio."""
+        """Notes the groups of the server, of storagelab, and of programs that storagelab started (load generators)."""
         self._note("storagelab", "self")
         for process in self.processes():
             self._note("server" if process == self._server_process else "load", process)
 
     def processes(self) -> set[int]:
-        """The server, and the programs that storagelab started."""
+        """The PIDs of the server and of the programs that storagelab started."""
         return {*_children(self._kernel, "self"), *filter(None, (self._server_process,))}
 
     def _look_at_all(self) -> None:
-        """Records the groups like `look`, and includes the server's sessions if they are processes."""
+        """Notes the groups as `look` does, and also those of the server's child processes, which serve its sessions."""
         self.look()
         if self._server_process is not None:
             for session in _children(self._kernel, self._server_process):
@@ -189,8 +190,9 @@ class Throttling:
         self._groups.setdefault(who, set()).update(self._known.get(text, ()))
 
     def end(self) -> dict[str, float]:
-        """`server_throttled_s` and so on: for each owner, the time of the group that throttled its processes longest.
-        `server_group_cpu_s`: the CPU time that this group got in the run, if it counts that.
+        """`server_throttled_s`, `storagelab_throttled_s` and `load_throttled_s`, in seconds. Each is the throttled time
+        of one group of these processes: the group with the longest time. `server_group_cpu_s` and so on is the CPU time
+        that this group used in the run. It is absent if the group was not throttled, or does not count CPU time.
         """
         self._look_at_all()
         after = {
@@ -208,8 +210,9 @@ class Throttling:
 
 
 def _change(before: Mapping[Path, GroupTime], group: Path, after: GroupTime) -> GroupTime:
-    """The change of a group's counters. The counters of a group began at 0 if it is new, or was made again under the
-    same name."""
+    """The change of a group's counters. They began at 0 if the group is new, or was removed and made again with the
+    same name.
+    """
     began = before.get(group, GroupTime(0.0, 0.0))
     if after.throttled_s < began.throttled_s:
         began = GroupTime(0.0, 0.0)
@@ -218,7 +221,7 @@ def _change(before: Mapping[Path, GroupTime], group: Path, after: GroupTime) -> 
 
 
 def _children(kernel: Kernel, process: int | str) -> Iterator[int]:
-    """The running processes that a process started; none if the kernel doesn't list them."""
+    """The PIDs of the children of a process that run now. Empty if the kernel doesn't list them."""
     for task in (kernel.proc / str(process) / "task").glob("[0-9]*"):
         yield from (int(word) for word in read_text(task / "children").split() if word.isdigit())
 
@@ -226,23 +229,23 @@ def _children(kernel: Kernel, process: int | str) -> Iterator[int]:
 # --- disks under volumes ----------------------------------------------------------------------------------------------
 
 SECTOR_BYTES = 512
-"""The kernel counts sectors of 512 bytes, whatever the drive's own sector size is
+"""The kernel counts sectors of 512 bytes for every drive, also for a drive with another sector size
 (Documentation/admin-guide/iostats.rst).
 """
 
 _OWN = ("reads", "read_bytes", "writes", "write_bytes")
-"""The counters that also exist for the device of a file system."""
+"""The counters that are also read for the file system's own device."""
 _PLACES = {
     "reads": 0, "read_bytes": 2, "read_time_s": 3, "writes": 4, "write_bytes": 6, "write_time_s": 7, "busy_s": 9,
     "discards": 11, "discard_bytes": 13, "flushes": 15, "flush_time_s": 16,
 }  # fmt: skip
-"""The places of the counters in a device's `stat`."""
+"""The position of each counter in a device's `stat` file, from 0."""
 _MS = 1e-3
 _COUNTER_RANGE = 2**32
 
 
 def parse_stat(text: str) -> dict[str, float]:
-    """Cumulative counters in the text of a block device's `stat` file; older kernels don't have all of them."""
+    """Cumulative counters from the text of a block device's `stat` file. Older kernels lack some of the counters."""
     fields = [int(field) for field in text.split()]
     places = _PLACES.items() if len(fields) >= 11 else ()
     return {name: float(fields[place] * _unit_of(name)) for name, place in places if place < len(fields)}
@@ -253,17 +256,18 @@ def _unit_of(name: str) -> float:
 
 
 class DeviceCounters:
-    """The kernel's counters of the disks under each volume. Reading them is cheap enough for once a second.
+    """The kernel's counters of the disks under each volume. Reading them costs little, so they can be read every
+    second.
 
     Keys of `read()`: `volume.NAME.` + reads, read_bytes, read_time_s, writes, write_bytes, write_time_s, busy_s,
-    discards, discard_bytes, flushes, flush_time_s. They cover the *whole disks*, because the kernel counts flushes only
-    there, and are summed over a volume's disks (busy_s too: up to the number of disks x elapsed). Times are summed over
-    requests in progress, so they may exceed the time that passed.
+    discards, discard_bytes, flushes, flush_time_s. Each counter is the sum over the volume's *whole disks*, because the
+    kernel counts flushes only for whole disks. So busy_s may be as much as the number of disks x the elapsed time. Read
+    and write times are sums over requests. They may exceed the elapsed time if requests overlap.
 
-    If the file system lies on a part or a combination of disks (a partition, md, device-mapper, loop), there are also
-    file_system_ + reads, read_bytes, writes, write_bytes: its own share. Volumes on one disk get the same figures; a
-    volume without a disk gets none. If control groups throttle `process` on a volume, there are also throttled_ +
-    reads, read_bytes, writes, write_bytes, as the groups count them.
+    If the file system is on a partition, md, device-mapper or a loop device, there are also file_system_ + reads,
+    read_bytes, writes, write_bytes: the I/O of this device only. Volumes on the same disk get the same figures. A
+    volume without a disk gets none. If control groups limit the I/O of `process` on a volume, there are also
+    throttled_ + reads, read_bytes, writes, write_bytes, as the groups count them.
     """
 
     def __init__(self, volumes: Mapping[str, Path], kernel: Kernel = HERE, process: int | str = "self") -> None:
@@ -285,7 +289,7 @@ class DeviceCounters:
                     self._fds[name] = os.open(disks.node_of(name, kernel) / "stat", os.O_RDONLY | os.O_CLOEXEC)
 
     def read(self) -> dict[str, float]:
-        """The counters now; a device that was removed has none."""
+        """The counters now. A device that was removed has no counters."""
         by_device = dict[str, dict[str, float]]()
         for name, fd in self._fds.items():
             with contextlib.suppress(OSError):
@@ -312,17 +316,20 @@ class DeviceCounters:
 
 
 def _sum(parts: list[dict[str, float]]) -> dict[str, float]:
-    """Sums of the counters that all parts have. A sum that lacks a disk would be wrong."""
+    """The sum of each counter that all parts have. If a disk lacks a counter, the sum would be wrong, so it is left
+    out.
+    """
     if not parts:
         return {}
     return {name: sum(part[name] for part in parts) for name in parts[0] if all(name in part for part in parts)}
 
 
 def difference(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
-    """The difference between two reads of `DeviceCounters`, for the keys that both have.
+    """The differences between two results of `DeviceCounters.read`, for the keys that both have.
 
-    Counts wrap at 2**32 on 32-bit kernels, and times in milliseconds do so on every kernel. If a counter fell from the
-    lower half of its range, the device was reset: the difference is unknown and left out.
+    Counts wrap at 2**32 on 32-bit kernels. Times in milliseconds wrap at 2**32 on every kernel. If a counter fell
+    although it was in the lower half of its range, it did not wrap: the device was reset. Then the difference is
+    unknown, and is left out.
     """
     changes: dict[str, float] = {}
     for name in after:

@@ -1,8 +1,9 @@
 """Opens, writes, reads and removes files in folders where another user may have put links or files.
 
-A server's folders belong to a user without root's rights, and a spec's SQL can make the server put links, pipes and
-forged files there. The target of a path may change after a check, but the target of a descriptor can't. So this module
-opens each folder of a path relative to its parent, never through a link, and checks the descriptor.
+A server's folders belong to a user without root's rights. A spec's SQL can make the server put links, pipes and forged
+files into them. After a check, a path may come to name another file, but a descriptor always names the same file. So
+each folder of a path is opened by its name within the folder above it, and never through a link. The checks use the
+descriptor.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from typing import BinaryIO
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-"""A pipe that nobody reads or writes must not block storagelab when it is opened."""
+"""Without O_NONBLOCK, storagelab would wait when it opens a pipe that no other process has open."""
 _DEEPEST = 64
-"""Folders below this depth are moved up before they are emptied, because each level keeps a descriptor open."""
+"""A folder at this depth is moved up before it is emptied, because each level of folders keeps a descriptor open."""
 
 
 @contextlib.contextmanager
 def opened(path: str | Path, flags: int = os.O_RDONLY, mode: int = 0o600, within: int | None = None) -> Iterator[int]:
-    """The descriptor of a file or a folder, which programs that are started do not inherit. Raises OSError."""
+    """The descriptor of a file or a folder. Programs that storagelab starts do not inherit it. Raises OSError."""
     number = os.open(path, flags | os.O_CLOEXEC, mode, dir_fd=within)
     try:
         yield number
@@ -38,7 +39,9 @@ def opened(path: str | Path, flags: int = os.O_RDONLY, mode: int = 0o600, within
 
 @contextlib.contextmanager
 def folder(path: str | Path, within: int | None = None) -> Iterator[int]:
-    """The descriptor of a folder, by its path or by its name `within` another. Raises OSError, also for a link."""
+    """The descriptor of a folder: by its path, or by its name in the folder `within`. Raises OSError, also if the
+    folder is a link.
+    """
     with contextlib.ExitStack() as undo:
         with _full_name(path, within):
             number = undo.enter_context(opened(path, _FOLDER, within=within))
@@ -53,7 +56,7 @@ def open_file(name: str, within: int, flags: int = os.O_RDONLY) -> int:
         try:
             opened = os.open(name, flags | _FILE, 0o644, dir_fd=within)
         except OSError as error:
-            if error.errno in (errno.ELOOP, errno.ENXIO):  # a link; a pipe or a socket
+            if error.errno in (errno.ELOOP, errno.ENXIO):  # it is a link (ELOOP), or a pipe or a socket (ENXIO)
                 raise _not_plain(name) from error
             raise
         facts, owners = os.fstat(opened), {os.fstat(within).st_uid, os.geteuid()}
@@ -68,19 +71,19 @@ def _not_plain(name: str) -> OSError:
 
 
 def read(name: str, within: int, most_bytes: int = -1) -> bytes:
-    """The content of such a file, or the first `most_bytes` of it. Raises OSError."""
+    """The content of a plain file (see `open_file`), or its first `most_bytes` bytes. Raises OSError."""
     with open(open_file(name, within), "rb") as file:
         return file.read(most_bytes)
 
 
 def read_file(path: Path, most_bytes: int = -1) -> bytes:
-    """The content of such a file by its path; the folders above its own are trusted. Raises OSError."""
+    """The content of a plain file with this path. The folders above the file's folder are trusted. Raises OSError."""
     with folder(path.parent) as above:
         return read(path.name, above, most_bytes)
 
 
 def write(name: str, within: int, content: bytes) -> None:
-    """Makes such a file, or replaces its content. Raises OSError."""
+    """Makes a plain file (see `open_file`), or replaces its content. Raises OSError."""
     with open(open_file(name, within, os.O_WRONLY | os.O_CREAT), "wb") as file:
         file.truncate()
         file.write(content)
@@ -88,7 +91,7 @@ def write(name: str, within: int, content: bytes) -> None:
 
 @contextlib.contextmanager
 def appending(path: Path) -> Iterator[BinaryIO]:
-    """Opens such a file by its path to append to it. Makes the file if there is none. Raises OSError."""
+    """Opens a plain file by its path to append to it, and makes the file if it does not exist. Raises OSError."""
     with folder(path.parent) as above:
         opened = open_file(path.name, above, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     with open(opened, "ab") as file:
@@ -96,10 +99,10 @@ def appending(path: Path) -> Iterator[BinaryIO]:
 
 
 def content_of(top: int) -> Iterator[os.stat_result]:
-    """The status of every file below a folder, but not of folders. Files that can't be read are left out."""
+    """The status of every file below a folder. Folders, and files whose status can't be read, are left out."""
     for _, folders, names, within in os.fwalk(".", dir_fd=top):
         for name in (*folders, *names):
-            with contextlib.suppress(OSError):  # a server that still runs removes its own files
+            with contextlib.suppress(OSError):  # a running server may remove its files at any time
                 facts = os.stat(name, dir_fd=within, follow_symlinks=False)
                 if not stat.S_ISDIR(facts.st_mode):
                     yield facts
@@ -109,8 +112,8 @@ def content_of(top: int) -> Iterator[os.stat_result]:
 
 
 def remove(name: str, within: int) -> None:
-    """Removes the file or folder of this name, with everything inside. The targets of links stay. Raises OSError at the
-    end if any part could not be removed.
+    """Removes the file or folder of this name, with everything inside. Targets of links stay. If a part could not be
+    removed, the other parts are removed first, and then OSError is raised.
     """
     with contextlib.suppress(FileNotFoundError), _full_name(name, within):
         try:
@@ -122,19 +125,19 @@ def remove(name: str, within: int) -> None:
 
 
 def empty(top: int, but: Collection[str] = ()) -> None:
-    """Removes everything in a folder except the names in `but`. Raises as `remove` does."""
+    """Removes everything in a folder except the names in `but`. Raises OSError, as `remove` does."""
     while _empty(top, top, but, 0):
         pass
 
 
 def _empty(within: int, top: int, but: Collection[str], depth: int) -> bool:
-    """True if a folder was moved up to `top`, which must then be emptied once more."""
+    """Empties a folder once. Returns True if a folder was moved up to `top`: then `top` must be emptied once more."""
     again, problem = False, None
     for name in os.listdir(within):
         try:
             again |= name not in but and _remove(name, within, top, depth)
         except FileNotFoundError:
-            pass  # its program, just stopped, removed it
+            pass  # it was removed meanwhile, by a program that was just stopped
         except OSError as error:
             problem = problem or error
     if problem is not None:
@@ -160,7 +163,7 @@ def _remove(name: str, within: int, top: int, depth: int) -> bool:
 
 @contextlib.contextmanager
 def _full_name(path: str | Path, within: int | None) -> Iterator[None]:
-    """Makes errors name the whole path, not only the name in a folder."""
+    """Makes errors name the whole path, not only the name within the folder."""
     try:
         yield
     except OSError as error:
@@ -170,15 +173,15 @@ def _full_name(path: str | Path, within: int | None) -> Iterator[None]:
         raise
 
 
-# --- what the user asks for -------------------------------------------------------------------------------------------
+# --- files that the user names ----------------------------------------------------------------------------------------
 
 _MOST_LINKS = 40
 _OWN_FOLDER = re.compile(r"/proc/(\d+)(?:/task/\d+)?/fd")
 
 
 def descriptor_of(file: Path) -> int | None:
-    """The number of this process's open file that a path names, such as /dev/stdout or /dev/fd/63; None for other
-    paths.
+    """The descriptor that a path such as /dev/stdout or /dev/fd/63 names, if it is an open file of this process. None
+    for other paths.
     """
     path = os.path.abspath(file)
     for _ in range(_MOST_LINKS):
@@ -194,14 +197,14 @@ def descriptor_of(file: Path) -> int | None:
 
 
 def write_whole(file: Path, parts: Sequence[bytes], *, within: Path | None = None, synced: bool = True) -> None:
-    """Writes `file`.
+    """Writes `file`, and makes its folder. A regular or new file is written completely or not at all: its content goes
+    to a temporary file beside it, which is then renamed.
 
-    It writes a regular or new file completely or not at all: it writes a temporary file beside it, and renames that
-    file. It makes the folder. An existing file keeps its mode and, if possible, its owner. It writes directly to other
-    kinds of files: a device, a pipe, or the terminal. Raises OSError, also for a block device.
+    An existing file keeps its mode and, if possible, its owner. A device, a pipe or the terminal is written directly.
+    Raises OSError, also if `file` is a block device.
     """
     if (number := descriptor_of(file)) is not None:
-        # Write to an open file, after the output that was printed before
+        # Flush what was printed before, so that it comes first in the open file.
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
         _write_all(number, parts)
@@ -219,7 +222,7 @@ def write_whole(file: Path, parts: Sequence[bytes], *, within: Path | None = Non
 
 
 def open_to_append(file: Path, *, within: Path) -> BinaryIO:
-    """The regular file, open for writing at its end; made if it doesn't exist. Raises OSError."""
+    """The regular file, open for writing at its end. Makes the file if it doesn't exist. Raises OSError."""
     _refuse_outside(file, within)
     # Without this flag, opening a FIFO would block.
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
@@ -240,7 +243,9 @@ def _refuse_outside(file: Path, within: Path) -> None:
 
 @contextlib.contextmanager
 def _as_it_is(file: Path) -> Iterator[tuple[Path, int | None]]:
-    """Follows all links to the place to write, and opens it; None if nothing exists there that could be opened."""
+    """Follows all links of `file`, and opens its target. Gives the target and its descriptor, which is None if the
+    target does not exist or can't be opened.
+    """
     made = False
     try:
         number = os.open(file, os.O_WRONLY | os.O_CLOEXEC | os.O_NOCTTY)
@@ -250,7 +255,7 @@ def _as_it_is(file: Path) -> Iterator[tuple[Path, int | None]]:
             return
         number, made = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666), True
     except PermissionError:
-        # This is somebody else's file in a folder that we may write: we can replace the file, but not write it.
+        # The file is another user's, in a folder that this user may write. It can't be written, but it can be replaced.
         if not stat.S_ISREG(file.lstat().st_mode):
             raise
         yield file, None
@@ -258,7 +263,7 @@ def _as_it_is(file: Path) -> Iterator[tuple[Path, int | None]]:
     try:
         target = Path(os.readlink(f"/proc/self/fd/{number}"))
         if stat.S_ISREG(os.fstat(number).st_mode) and not os.path.samestat(os.stat(target), os.fstat(number)):
-            raise FileNotFoundError(errno.ENOENT, "it was removed or replaced at this moment")
+            raise FileNotFoundError(errno.ENOENT, "it was just removed or replaced")
         try:
             yield target, number
         except BaseException:
@@ -270,14 +275,14 @@ def _as_it_is(file: Path) -> Iterator[tuple[Path, int | None]]:
 
 
 def _replace(file: Path, parts: Sequence[bytes], before: os.stat_result | None, *, synced: bool) -> None:
-    # Remove what killed processes left: each wrote beside the file, under its own number
+    # Remove files that killed processes left. Each process writes to a file beside `file`, with its PID in the name.
     for left in file.parent.glob(f".{glob.escape(file.name)}.*"):
         number = left.suffix.removeprefix(".")
         if number.isdecimal() and not Path(f"/proc/{number}").exists():
             left.unlink(missing_ok=True)
     path = file.with_name(f".{file.name}.{os.getpid()}")
     path.unlink(missing_ok=True)
-    with path.open("xb") as temporary:  # never through an existing link
+    with path.open("xb") as temporary:  # "x" refuses an existing file or link
         try:
             temporary.writelines(parts)
             temporary.flush()

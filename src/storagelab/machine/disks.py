@@ -1,9 +1,9 @@
-"""Finds the disks under a folder, as the kernel shows them.
+"""Finds the disks under a folder, as the kernel reports them.
 
     folder -> mount -> block device of the file system -> (partition, device-mapper, md, loop ...) -> whole disks
 
-Each function takes the roots of /proc and /sys as `kernel`, so that the same code can read a recorded machine. Facts
-that can't be read (no Linux, no /sys, a container) are empty, and raise no exception.
+Each function takes the roots of /proc and /sys as `kernel`, so that the same code can read files recorded on another
+machine. If a fact can't be read (no Linux, no /sys, a container), it is empty, and no exception is raised.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ def read_text(path: Path) -> str:
 
 
 class Mount(NamedTuple):
-    """One line of /proc/self/mountinfo. `options` are the mount's, `super_options` its file system's."""
+    """One line of /proc/self/mountinfo. `options` are the options of the mount, `super_options` those of its file
+    system.
+    """
 
     mount_point: str
     device_numbers: str
@@ -55,12 +57,12 @@ class Mount(NamedTuple):
 
     @property
     def all_options(self) -> tuple[str, ...]:
-        """The mount's own options, then those that only the file system names."""
+        """The mount's own options, and then the other options of its file system."""
         return self.options + tuple(option for option in self.super_options if option not in {*self.options, "rw"})
 
 
 def parse_mounts(text: str) -> tuple[Mount, ...]:
-    """The mounts in the text of a mountinfo file, in its order, without lines of another form."""
+    """The mounts in the text of a mountinfo file, in the file's order. Lines of another form are ignored."""
     mounts = []
     for line in text.splitlines():
         head, dash, tail = line.partition(" - ")
@@ -75,15 +77,17 @@ def parse_mounts(text: str) -> tuple[Mount, ...]:
 
 
 def mounts_here(kernel: Kernel = HERE) -> tuple[Mount, ...]:
-    """The mounts that this process sees; none without /proc."""
+    """The mounts that this process sees. Empty if there is no /proc."""
     return parse_mounts(read_text(kernel.proc / "self" / "mountinfo"))
 
 
 def mount_of(path: str | Path, mounts: Iterable[Mount]) -> Mount | None:
-    """The mount that holds `path` (or the nearest existing folder above it); None if no mount is known.
+    """The mount that contains `path` or, if it does not exist, the nearest existing folder above it. None if no mount
+    is known. A block device counts as its own mount.
 
-    The device number decides first, because a later mount may hide a longer prefix. If no number matches, the prefix
-    alone decides: btrfs, for example, gives every subvolume its own number. A block device is its own mount.
+    Among the mounts above the path, those with the path's device number are preferred, because a later mount may hide
+    a mount with a longer path. If no number matches, all mounts above the path are compared: btrfs gives every
+    subvolume a number that no mount has. Of the candidates, the mount with the longest path is returned.
     """
     real = os.path.realpath(path)
     if os.path.exists(real) and stat.S_ISBLK((facts := os.stat(real)).st_mode):
@@ -91,7 +95,7 @@ def mount_of(path: str | Path, mounts: Iterable[Mount]) -> Mount | None:
     above = [mount for mount in mounts if PurePath(real).is_relative_to(mount.mount_point)]
     numbers = device_numbers_of(real)
     candidates = [mount for mount in above if mount.device_numbers == numbers] or above
-    # Of equal prefixes, the last mount covers the others; max() would keep the first.
+    # If two mounts have the same path, the later one hides the other. max() returns the first, so reverse the order.
     return max(reversed(candidates), key=lambda mount: len(mount.mount_point), default=None)
 
 
@@ -120,7 +124,7 @@ def _unescape(text: str) -> str:
 
 
 def block_devices_of(mount: Mount, kernel: Kernel = HERE) -> tuple[str, ...]:
-    """The kernel's names of the block devices below the mount's file system: one, several for btrfs, or none."""
+    """The kernel's names of the block devices under the mount's file system: one, several (btrfs), or none."""
     by_number = kernel.sys / "dev" / "block" / mount.device_numbers
     if by_number.exists():
         return (by_number.resolve().name,)
@@ -137,7 +141,7 @@ def block_devices_of(mount: Mount, kernel: Kernel = HERE) -> tuple[str, ...]:
 
 
 def device_stack(names: Iterable[str], kernel: Kernel = HERE) -> tuple[str, ...]:
-    """`names` and every block device below them, from the file system downward, each once."""
+    """`names` and every block device below them, each once, in the order from the file system downward."""
     stack: list[str] = []
     waiting = list(names)
     while waiting:
@@ -149,7 +153,7 @@ def device_stack(names: Iterable[str], kernel: Kernel = HERE) -> tuple[str, ...]
 
 
 def whole_disks(stack: Iterable[str], kernel: Kernel = HERE) -> tuple[str, ...]:
-    """The devices in `stack` with nothing below them: the disks themselves."""
+    """The devices in `stack` that have no device below them. These are the disks."""
     return tuple(name for name in stack if not _below(name, kernel))
 
 
@@ -166,23 +170,25 @@ def _below(name: str, kernel: Kernel) -> tuple[str, ...]:
 
 
 def node_of(name: str, kernel: Kernel = HERE) -> Path:
-    """Folder of /sys about one block device, whole or part."""
+    """The folder of /sys that describes a block device, which may be a disk or a partition."""
     return kernel.sys / "class" / "block" / name
 
 
 def disk_of(name: str, kernel: Kernel = HERE) -> str:
-    """The whole device: of a partition, its drive."""
+    """The whole disk. If `name` is a partition, this is the disk that contains it; otherwise `name` itself."""
     node = node_of(name, kernel)
     return node.resolve().parent.name if (node / "partition").exists() else name
 
 
 def size_bytes(name: str, kernel: Kernel = HERE) -> int:
-    """The size in bytes; 0 if unknown. The kernel counts units of 512 bytes, whatever the drive's sector size is."""
+    """The size in bytes; 0 if unknown. The kernel counts units of 512 bytes for every drive, also for a drive with
+    another sector size.
+    """
     return (integer_in(node_of(name, kernel) / "size") or 0) * 512
 
 
 def names_in(folder: Path) -> tuple[str, ...]:
-    """The names in a folder, in order; none if the folder can't be read."""
+    """The names in a folder, sorted. Empty if the folder can't be read."""
     try:
         return tuple(sorted(os.listdir(folder)))
     except OSError:
@@ -190,11 +196,11 @@ def names_in(folder: Path) -> tuple[str, ...]:
 
 
 def describe_disk(name: str, kernel: Kernel = HERE) -> dict[str, object]:
-    """The kernel's description of a block device: `model`, `vendor`, `firmware`, `driver` ("" if unknown) and
-    `queue`.
+    """The kernel's description of a block device: `model`, `vendor`, `firmware`, `driver` (each "" if unknown) and
+    `queue` (see `describe_queue`).
     """
     node = node_of(name, kernel)
-    # An NVMe disk's own device is its controller, which has the driver one link further.
+    # The `device` of an NVMe disk is its controller. The controller's own `device` has the driver.
     drivers = (node / "device" / "driver", node / "device" / "device" / "driver")
     return {
         "model": read_text(node / "device" / "model") or read_text(node / "device" / "name"),
@@ -206,16 +212,16 @@ def describe_disk(name: str, kernel: Kernel = HERE) -> dict[str, object]:
 
 
 def serial_of(name: str, kernel: Kernel = HERE) -> str:
-    """The disk's serial number, or its globally unique name; "" if the kernel shows neither."""
+    """The disk's serial number or, without one, its globally unique name; "" if the kernel shows neither."""
     node = node_of(name, kernel)
     files = ("serial", "device/serial", "wwid", "device/wwid")
     return next((text for file in files if (text := read_text(node / file))), "")
 
 
 def describe_queue(name: str, kernel: Kernel = HERE) -> dict[str, object]:
-    """The device's request queue; empty without a queue; None for a key that can't be read.
+    """The settings of the device's request queue; {} if it has no queue. A value that can't be read is None.
 
-    `rotational` is what the device told the kernel, and says nothing about the medium behind a virtual disk.
+    `rotational` is what the device told the kernel. For a virtual disk, it does not describe the physical medium.
     """
     queue = node_of(name, kernel) / "queue"
     if not queue.is_dir():
@@ -240,7 +246,7 @@ def chosen(text: str) -> str:
 
 
 def integer_in(path: Path) -> int | None:
-    """The number in a file of the kernel; None if it can't be read."""
+    """The integer in a file of the kernel; None if the file can't be read or has no integer."""
     text = read_text(path)
     return int(text) if re.fullmatch(r"-?\d+", text) else None
 
@@ -251,23 +257,23 @@ def integer_in(path: Path) -> int | None:
 
 
 def is_in_memory(mount: Mount | None, stack: tuple[str, ...]) -> bool:
-    """Whether the files live only in memory: tmpfs, ramfs, zram, a RAM disk."""
+    """Whether the files are only in memory: on tmpfs, ramfs, zram or a RAM disk."""
     if mount is not None and mount.filesystem in {"tmpfs", "ramfs", "devtmpfs"}:
         return True
     return any(re.fullmatch(r"(zram|ram|pmem-mem)\d+", name) for name in stack)
 
 
-_CACHE = "its cache may acknowledge writes before they are durable, and `rotational` says nothing about the medium"
-_MEMORY = "memory posing as a disk: nothing in it is durable"
+_CACHE = "its cache may acknowledge writes before they are durable, and `rotational` does not describe the medium"
+_MEMORY = "this is memory, not a disk: nothing in it is durable"
 _FILE_SYSTEMS = {
     r"tmpfs|ramfs|devtmpfs": _MEMORY,
     r"overlay|aufs": "a container's layered file system: the disk below can't be seen from here; use a mounted volume",
-    r"nfs\d?|cifs|smb3?|ceph|glusterfs|lustre|afs": "a file system over the network: the disks are another machine's",
+    r"nfs\d?|cifs|smb3?|ceph|glusterfs|lustre|afs": "a file system over the network: its disks are in other machines",
     r"9p|virtiofs|vboxsf|prl_fs|fuse(\..*)?": "a shared or user-space file system: its disk can't be seen from here",
 }
 _NAMES = {
     r"z?ram\d+": _MEMORY,
-    r"loop\d+": f"a file posing as a disk: {_CACHE}",
+    r"loop\d+": f"a loop device, whose data is in a file: {_CACHE}",
     r"vd[a-z]+": f"a virtual disk (virtio): {_CACHE}",
     r"xvd[a-z]+": f"a virtual disk (Xen): {_CACHE}",
     r"nbd\d+|rbd\d+": f"a disk over the network: {_CACHE}",
@@ -290,10 +296,9 @@ _MODELS = {
 def virtual_disk(
     mount: Mount | None, stack: tuple[str, ...], on_virtual_machine: bool | None, kernel: Kernel = HERE
 ) -> tuple[bool | None, str]:
-    """Whether the disk is virtual, and not a drive of this machine, and the evidence. None without evidence for
-    either."""
+    """Whether the disk is virtual, so not a drive of this machine, and the reason. None if neither can be shown."""
     if mount is None:
-        return None, "this system does not show what lies under it"
+        return None, "this system does not show which disk is under it"
     for pattern, reason in _FILE_SYSTEMS.items():
         if re.fullmatch(pattern, mount.filesystem):
             return True, reason
@@ -307,5 +312,5 @@ def virtual_disk(
     if not stack:
         return None, "no block device is seen under it"
     if on_virtual_machine is not False:
-        return None, f"{stack[-1]}: this may be a virtual machine, so the drive may be the host's or a virtual one"
+        return None, f"{stack[-1]}: if this is a virtual machine, this drive may be virtual too"
     return False, ""

@@ -1,7 +1,7 @@
-"""Checks what this machine can measure, and says how to fix the problems.
+"""Checks what this machine can measure, and says how to fix each problem.
 
-A small probe checks each ability. If a use of the ability leaves no remains, the probe uses it. A failed probe reports
-its failure in its own row, and does not affect other probes.
+One small function, a probe, checks each ability. If possible without leaving traces, the probe tries what it checks. If
+a probe fails, its row says why, and the other probes are still run.
 """
 
 from __future__ import annotations
@@ -32,24 +32,26 @@ ROOMY_BYTES = 4 * 2**30
 LEAST_BYTES = 1 * 2**30
 SMALLEST_SHARED_MEMORY_BYTES = 64 * 2**20
 LEAST_SHARED_MEMORY_BYTES = 2**20
-"""Less than this is too little for a server to start."""
+"""With less shared memory than this, a server can't start."""
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - looked at, never written
 MORE_SHARED_MEMORY = (
-    f"remove what others left in {SHARED_MEMORY}, give the container more (--shm-size=1g), or set "
+    f"remove files that others left in {SHARED_MEMORY}, give the container more (--shm-size=1g), or set "
     "dynamic_shared_memory_type = 'mmap' in target.settings"
 )
 OLDEST_SQLITE = (3, 37, 0)
-"""The first version with STRICT tables, which the schema uses."""
+"""The first version of SQLite with STRICT tables. The schema of the results file uses them."""
 BUSY_SHARE_OF_CPUS = 0.25
-"""Above this load average per CPU, other programs affect a run's times (measured: 1 on 2 CPUs cost 15 %)."""
+"""If the load average per CPU is above this, other programs affect a run's times. Measured: a load of 1 on 2 CPUs cost
+15 %.
+"""
 FILES_PER_CONNECTION = 4
-"""File descriptors needed to sample one connection: its socket, two files of /proc, and one in reserve."""
+"""The file descriptors that are needed to sample one connection: its socket, two files of /proc, and one as reserve."""
 _PROBE_LIMIT_S = 5.0
 
 
 class Ability(Frozen):
-    """One thing that this machine can do, can't do, or can do in part. `mend` says how to fix it; "" if nothing is
-    wrong.
+    """The result of one check: whether this machine can do one thing, can't, or can do it in part. `mend` says how to
+    fix a problem; "" if there is none.
     """
 
     name: str
@@ -63,7 +65,7 @@ T = TypeVar("T")
 
 
 def ability(name: str, find: Callable[[], T], detail: Callable[[T], str]) -> Ability:
-    """Says whether something that storagelab needs can be found. If not, `find` raises PreflightError."""
+    """Checks whether `find` finds something that storagelab needs. `find` must raise PreflightError if it does not."""
     try:
         return _yes(name, detail(find()))
     except PreflightError as error:
@@ -73,10 +75,10 @@ def ability(name: str, find: Callable[[], T], detail: Callable[[T], str]) -> Abi
 def abilities(
     volumes: Mapping[str, Path] | None, results_dir: Path | None, kernel: Kernel = HERE
 ) -> tuple[Ability, ...]:
-    """All abilities: waits, server, counters, places, quiet, limits.
+    """The results of all checks, in the order: waits, counters, places, load, limits.
 
-    `volumes` maps names to folders; None or empty = the private server's own place, beside the results. `results_dir`
-    is None if results are kept on another machine.
+    `volumes` maps names to folders. If it is None or empty, only `results_dir` is checked, because the private server's
+    files are then beside the results. `results_dir` is None if results are kept on another machine.
     """
     places = {f"volume {name}": path for name, path in (volumes or {}).items()}
     if results_dir is not None:
@@ -103,7 +105,7 @@ def abilities(
 
 
 def attempt(name: str, probe: Probe) -> tuple[Ability, ...]:
-    """The probe's rows; if the probe failed, one row that says why."""
+    """The probe's rows. If the probe raised an exception, one row that says why."""
     try:
         found = probe()
         return (found,) if isinstance(found, Ability) else tuple(found)
@@ -117,12 +119,12 @@ def attempt(name: str, probe: Probe) -> tuple[Ability, ...]:
 
 
 def wait_split(kernel: Kernel = HERE) -> Ability:
-    """Checks whether the CPU and run-queue time of *other* processes can be read, with a child process that runs for
-    a moment.
+    """Checks whether the CPU time and run-queue time of *other* processes can be read. Reads those of a child process
+    that is started for this.
     """
     name = "waits: resource and signal"
     if not (kernel.proc / "self").exists():
-        return _no(name, "no /proc: waits are sampled, Resource and Signal stay empty", "use Linux")
+        return _no(name, "no /proc: waits are sampled, but Resource and Signal stay empty", "use Linux")
     with subprocess.Popen(["sh", "-c", "read line"], stdin=subprocess.PIPE) as child:
         with contextlib.closing(TaskView(child.pid)) as view:
             counted = until(lambda: bool((sched := view.sched()) and sched.cpu_ns), _PROBE_LIMIT_S)
@@ -135,7 +137,7 @@ def wait_split(kernel: Kernel = HERE) -> Ability:
 
 
 def hidden_processes(kernel: Kernel = HERE) -> Ability:
-    """Checks whether /proc hides other users' processes, which matters if another user runs the server."""
+    """Checks whether /proc hides the processes of other users. This matters if the server runs as another user."""
     name = "waits: other users' processes"
     mounts = [mount for mount in mounts_here(kernel) if mount.mount_point == "/proc"]
     options = [option for mount in mounts[-1:] for option in mount.all_options]
@@ -146,19 +148,19 @@ def hidden_processes(kernel: Kernel = HERE) -> Ability:
     if hidden and os.geteuid() != 0:
         return _partly(
             name,
-            f"/proc is mounted with {hidden[0]}: another user's server has no Resource and Signal",
+            f"/proc is mounted with {hidden[0]}: if another user runs the server, Resource and Signal stay empty",
             "run storagelab as the server's user, or as root: mount -o remount,hidepid=0 /proc",
         )
     return _yes(name, "processes of all users can be seen")
 
 
 def page_cache(kernel: Kernel = HERE) -> Ability:
-    """Checks whether the page cache may be dropped between runs. It checks only the rights, because a drop would slow
-    the machine down.
+    """Checks whether this user may drop the page cache between runs. Only the rights are checked: dropping the cache
+    now would slow the machine down.
     """
     if host.can_drop_page_cache(kernel):
         return _yes("page cache drop", "between_runs.drop_page_cache can be used")
-    mend = "run as root, outside an unprivileged container, if between_runs.drop_page_cache is wanted"
+    mend = "to use between_runs.drop_page_cache, run as root, outside an unprivileged container"
     return _no("page cache drop", "this user may not drop the page cache, so reads may come from memory", mend)
 
 
@@ -168,7 +170,7 @@ def page_cache(kernel: Kernel = HERE) -> Ability:
 
 
 def device_counters(places: Mapping[str, Path], kernel: Kernel = HERE) -> Ability:
-    """Checks for which folders the kernel counts reads and writes of the disks below."""
+    """Checks for each folder whether the kernel counts reads and writes of the disks below it."""
     name = "device counters"
     with DeviceCounters(places, kernel) as counters:
         counted = counters.read()
@@ -176,12 +178,14 @@ def device_counters(places: Mapping[str, Path], kernel: Kernel = HERE) -> Abilit
     if not without:
         return _yes(name, f"the kernel counts the I/O of {', '.join(places)}")
     lacking = _no if len(without) == len(places) else _partly
-    mend = "use a folder on a disk's own file system (not tmpfs, overlay or a network); let a container see /sys"
+    mend = "use a folder on the file system of a disk (not tmpfs, overlay or a network); let a container read /sys"
     return lacking(name, f"no disk is seen under {', '.join(without)}: its I/O is not counted", mend)
 
 
 def place(name: str, path: Path, kernel: Kernel = HERE) -> Ability:
-    """File system and free space of one folder; if a results folder does not exist yet, of the folder above it."""
+    """The file system and free space of one folder. If a results folder does not exist yet, those of the folder above
+    it.
+    """
     found = host.describe_volume(path, kernel)
     folder = path if path.exists() or name != RESULTS else nearest_existing(path)
     free = host.free_bytes(path)
@@ -199,13 +203,13 @@ def place(name: str, path: Path, kernel: Kernel = HERE) -> Ability:
 
 
 def lacks_inodes(path: Path, files: int = 1) -> bool:
-    """Whether the file system lacks inodes for this many more files, whatever its free space."""
+    """Whether the file system has too few inodes for this many more files. It may still have free space."""
     facts = os.statvfs(path)
     return facts.f_files > 0 and facts.f_favail < files
 
 
 def drives(places: Mapping[str, Path], kernel: Kernel = HERE) -> list[Ability]:
-    """One row for each drive below the folders, which says whether it is a drive of this machine."""
+    """One row for each drive below the folders. It says whether the drive belongs to this machine."""
     names: dict[str, list[str]] = {}
     found: dict[str, dict[str, object]] = {}
     for name, path in places.items():
@@ -223,12 +227,12 @@ def _drive(key: str, places: list[str], volume: Mapping[str, object]) -> Ability
     if volume["virtual"] is False:
         model = " ".join(str(volume[part]) for part in ("device_vendor", "device_model") if volume[part])
         return _yes(name, f"{under}: {model or 'a drive of this machine'}")
-    mend = "use a machine with real drives for figures of a drive; layouts can be compared here too"
+    mend = "to measure a drive, use a machine with real drives; layouts can be compared here too"
     return _partly(name, f"{under}: {volume['virtual_reason']}", mend)
 
 
 def claims(places: Mapping[str, Path]) -> list[Ability]:
-    """One row for each Kubernetes claim below the folders, with the facts that this pod may not read."""
+    """One row for each Kubernetes claim below the folders. It lists the facts that this pod may not read."""
     found = {str(claim["claim"]): claim for path in places.values() if (claim := host.describe_claim(path))}
     return [_claim(name, claim) for name, claim in found.items()]
 
@@ -240,46 +244,47 @@ def _claim(name: str, claim: Mapping[str, object]) -> Ability:
     detail = f"StorageClass {claim['class']}" + (f", made by {made_by}" if made_by else "")
     if not unknown:
         return _yes(f"claim {name}", detail)
-    mend = "let the service account read claims, volumes and classes: `storagelab k8s` without --without-rights"
+    mend = "let the service account read claims, volumes and classes: call `storagelab k8s` without --without-rights"
     return _partly(f"claim {name}", f"{detail}; not known: {'; '.join(unknown)}", mend)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Quiet, clock and limits
+# Load, clock and limits
 # ---------------------------------------------------------------------------------------------------------------------
 
 
 def quiet(load: float | None, cpus: int) -> Ability:
-    """Checks whether the machine is busy with other work. `load` is the one-minute average."""
+    """Checks whether other programs use the machine. `load` is the one-minute load average; None if unknown."""
     if load is None:
         return _partly("quiet", f"{_count(cpus, 'CPU')}; the load can't be read")
     detail = f"load {load:.1f} on {_count(cpus, 'CPU')}"
     if load <= max(0.5, BUSY_SHARE_OF_CPUS * cpus):
         return _yes("quiet", detail)
     busy = _no if load > cpus else _partly
-    return busy("quiet", f"{detail}: others share this machine", "wait for quiet, or stop other work")
+    return busy("quiet", f"{detail}: other programs use this machine", "stop them, or wait until they have ended")
 
 
 def clock(kernel: Kernel = HERE) -> Ability:
-    """Checks whether the clock is cheap to read. A slow clock costs a system call each time the server times its
-    I/O."""
+    """Checks whether reading the clock is fast. With a slow clock, the server needs a system call for each time that it
+    takes of its I/O.
+    """
     source = read_text(kernel.sys / "devices" / "system" / "clocksource" / "clocksource0" / "current_clocksource")
-    # the minimum, because other load only adds time
+    # The minimum, because other load can only make a reading slower.
     each_ns = min(timeit.repeat(time.monotonic_ns, repeat=5, number=200)) / 200 * 1e9
     detail = f"{source or 'unknown source'}, {each_ns:.0f} ns a reading"
     slow = source in {"hpet", "acpi_pm", "jiffies", "refined-jiffies", "xen"} or each_ns > 1_000
     if not slow:
         return _yes("clock", detail)
     mend = "boot with clocksource=tsc, or with the hypervisor's own clock"
-    return _partly("clock", f"{detail}: slow, so timing I/O costs the server time", mend)
+    return _partly("clock", f"{detail}: this is slow, so the server loses time when it times its I/O", mend)
 
 
 def cpu_frequency(kernel: Kernel = HERE) -> Ability:
-    """Checks whether the CPUs' speed follows the load. If so, the first run is slower than the second."""
+    """Checks whether the CPUs' frequency follows the load. If it does, the first run is slower than the second."""
     cpus = kernel.sys / "devices" / "system" / "cpu"
     governors = {text for path in cpus.glob("cpu[0-9]*/cpufreq/scaling_governor") if (text := read_text(path))}
     if not governors:
-        return _yes("CPU frequency", "fixed, or not under this system's control (a virtual machine)")
+        return _yes("CPU frequency", "it is fixed, or this system does not control it (a virtual machine)")
     if governors == {"performance"}:
         return _yes("CPU frequency", "governor performance")
     detail = f"governor {', '.join(sorted(governors))}: speed follows the load"
@@ -290,14 +295,14 @@ def cpu_quota(kernel: Kernel = HERE) -> Ability:
     """Checks whether control groups limit the CPU time of this process, and whether they have throttled it so far."""
     quota = host.cpu_quota(kernel)
     if quota is None:
-        return _yes("CPU quota", "none is in force for storagelab and what it starts")
+        return _yes("CPU quota", "no quota applies to storagelab and the programs that it starts")
     groups = [held for group in control_groups("cpu", kernel) if (held := read_group(group)) is not None]
     held_s = max((held.throttled_s for held in groups), default=0.0)
     return _partly(
         "CPU quota",
-        f"control groups allow {quota:g} CPUs, and have held processes of this group back for {held_s:.1f} s so far: a "
-        "run that loses more than a tenth of its time is unverified",
-        "raise or remove it: cpu.max, or cpu.cfs_quota_us, of the control group; docker run --cpus",
+        f"control groups allow {quota:g} CPUs, and have throttled processes of this group for {held_s:.1f} s so far. A "
+        "run that loses more than a tenth of its time in this way is unverified",
+        "raise or remove the quota: cpu.max or cpu.cfs_quota_us of the control group; docker run --cpus",
     )
 
 
@@ -315,11 +320,11 @@ def open_files() -> Ability:
 
 
 _IO_URING_SETUP = 425
-"""The number of the system call, the same on all architectures."""
+"""The number of the system call. It is the same on all architectures."""
 
 
 def io_uring_refused() -> int:
-    """The kernel's reason not to make a queue of io_uring, as errno; 0 if it makes a queue."""
+    """The errno with which the kernel refuses to make an io_uring queue; 0 if it makes one."""
     descriptor = ctypes.CDLL(None, use_errno=True).syscall(_IO_URING_SETUP, 1, ctypes.create_string_buffer(120))
     if descriptor < 0:
         return ctypes.get_errno()
@@ -340,9 +345,7 @@ def io_uring(refused: int) -> Ability:
 
 
 def processes() -> Ability:
-    """Checks how many processes and how much locked memory this user may have. A connection is a process of the
-    server.
-    """
+    """Checks this user's limits on processes and on locked memory. PostgreSQL has one process for each connection."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
     locked, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     memory = "unlimited" if locked == resource.RLIM_INFINITY else f"{locked / 2**20:,.0f} MB"
@@ -357,7 +360,7 @@ def processes() -> Ability:
 def shared_memory(folder: Path) -> Ability:
     """Checks the space for the server's dynamic shared memory. Containers often have only 64 MB."""
     if not folder.is_dir():
-        return _yes("shared memory", f"no {folder} here; the server uses another way")
+        return _yes("shared memory", f"there is no {folder}; the server does not use it")
     free = host.free_bytes(folder)
     if free < LEAST_SHARED_MEMORY_BYTES or lacks_inodes(folder):
         return _no("shared memory", f"{folder} is full: PostgreSQL does not start", MORE_SHARED_MEMORY)
@@ -368,7 +371,7 @@ def shared_memory(folder: Path) -> Ability:
 
 
 def sqlite(version: tuple[int, ...]) -> Ability:
-    """Checks whether results can be kept: they are one SQLite file."""
+    """Checks whether SQLite is new enough. Results are kept in an SQLite file."""
     text, oldest = ".".join(map(str, version)), ".".join(map(str, OLDEST_SQLITE))
     if version >= OLDEST_SQLITE:
         return _yes("results file", f"SQLite {text}")

@@ -1,7 +1,8 @@
-"""This machine, its volumes and, on Kubernetes, this pod: facts for a run's manifest, and actions on volumes.
+"""Describes this machine, its volumes and, on Kubernetes, this pod, for a run's manifest. Also acts on volumes.
 
-Functions that describe never fail: unknown facts are None or absent (in a container without /sys, for example). Only
-functions that act (`drop_page_cache`, `try_writing`) raise errors, with a solution.
+The functions that describe never raise errors. If a fact is unknown, e.g. in a container without /sys, its value is
+None or absent. Only the functions that act (`drop_page_cache`, `try_writing`) raise errors, which say how to solve the
+problem.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ from storagelab.machine.descriptors import opened
 from storagelab.machine.disks import HERE, Kernel, integer_in, read_text
 
 NAME_VARIABLE = "STORAGELAB_HOST"
-"""The variable that names this host, to distinguish it from others, because a container has no permanent name."""
+"""The environment variable with this host's name. It is needed for containers, whose hostnames change."""
 
 _WRITEBACK = ("dirty_background_bytes", "dirty_background_ratio", "dirty_bytes", "dirty_ratio", "swappiness")
-"""The kernel's settings for writing out dirty pages (a ratio applies if its `_bytes` is 0)."""
+"""The kernel's settings for writing out dirty pages. A setting `_ratio` applies only if its `_bytes` is 0."""
 
 # ---------------------------------------------------------------------------------------------------------------------
 # The machine
@@ -40,11 +41,11 @@ _WRITEBACK = ("dirty_background_bytes", "dirty_background_ratio", "dirty_bytes",
 
 
 def describe_host(kernel: Kernel = HERE) -> dict[str, object]:
-    """This machine, ready for JSON. Sizes are in bytes; an unknown value is None.
+    """This machine, as values that can be stored as JSON. Sizes are in bytes. An unknown value is None.
 
-    `name` comes from NAME_VARIABLE. `cpu_count` is the number of CPUs that this process may use: its affinity, limited
-    by the control group's quota (`cpu_quota`, in CPUs). `memory_limit_bytes` is the control group's. Each limit is
-    None if there is none.
+    `name` comes from NAME_VARIABLE, and is absent without it. `cpu_count` is the number of CPUs that this process may
+    use (see `usable_cpus`). `cpu_quota` is the control group's limit, in CPUs. `memory_limit_bytes` is the control
+    group's limit. Each limit is None if there is none.
     """
     cpuinfo, memory = read_text(kernel.proc / "cpuinfo"), parse_meminfo(read_text(kernel.proc / "meminfo"))
     virtual, hypervisor = virtual_machine(kernel)
@@ -82,20 +83,22 @@ def describe_host(kernel: Kernel = HERE) -> dict[str, object]:
 
 
 def usable_cpus(kernel: Kernel = HERE) -> int:
-    """CPUs that this process may use at once: its affinity, limited by the control group's quota (rounded up)."""
+    """The number of CPUs that this process may use at once: the number in its affinity or, if it is less, the control
+    group's quota, rounded up.
+    """
     allowed, quota = len(os.sched_getaffinity(0)), cpu_quota(kernel)
     return allowed if quota is None else max(1, min(allowed, math.ceil(quota)))
 
 
 def load_1min() -> float | None:
-    """The one-minute load average."""
+    """The one-minute load average; None if unknown."""
     with contextlib.suppress(OSError):
         return os.getloadavg()[0]
     return None
 
 
 def cpu_quota(kernel: Kernel = HERE) -> float | None:
-    """CPU time, in CPUs, that control groups (either version) allow this process; None if unlimited or unknown."""
+    """The CPU time, in CPUs, that control groups (version 1 or 2) allow this process; None if unlimited or unknown."""
     quotas = []
     for folder in control_groups("cpu", kernel):
         limit, _, period = read_text(folder / "cpu.max").partition(" ")
@@ -107,21 +110,21 @@ def cpu_quota(kernel: Kernel = HERE) -> float | None:
 
 
 def memory_limit_bytes(kernel: Kernel = HERE) -> int | None:
-    """The memory that control groups (either version) allow this process; None if unlimited or unknown."""
+    """The memory that control groups (version 1 or 2) allow this process; None if unlimited or unknown."""
     files = ("memory.max", "memory.limit_in_bytes")
     limits = (integer_in(folder / file) for folder in control_groups("memory", kernel) for file in files)
-    # Version 1 writes "no limit" as the largest number of whole pages.
+    # Version 1 has no word for "no limit": the file then has the largest possible number.
     return min((limit for limit in limits if limit is not None and limit < 2**62), default=None)
 
 
 def virtual_machine(kernel: Kernel = HERE) -> tuple[bool | None, str]:
-    """Whether this is a virtual machine, and on which hypervisor ("" if unknown)."""
+    """Whether this is a virtual machine (None if unknown), and its hypervisor's name ("" if unknown)."""
     dmi = kernel.sys / "class" / "dmi" / "id"
     maker = f"{read_text(dmi / 'sys_vendor')} {read_text(dmi / 'product_name')}"
     clock = read_text(kernel.sys / "devices/system/clocksource/clocksource0/available_clocksource")
     name = hypervisor_of(maker, clock, read_text(kernel.sys / "hypervisor" / "type"))
     flags = re.search(r"^flags\s*:(.*)$", read_text(kernel.proc / "cpuinfo"), re.MULTILINE)
-    if flags is None:  # not x86: the CPU doesn't say, so only a name is proof
+    if flags is None:  # not an x86 CPU, so there is no flag: only a hypervisor's name is evidence
         return (True, name) if name else (None, "")
     return ("hypervisor" in flags[1].split(), name if "hypervisor" in flags[1].split() else "")
 
@@ -135,15 +138,17 @@ _HYPERVISORS = {
 
 
 def hypervisor_of(maker: str, clocksources: str, sys_hypervisor: str) -> str:
-    """The hypervisor named by the firmware's maker, /sys/hypervisor or the available clocks, the most reliable
-    first.
+    """The name of the hypervisor; "" if none is found. Three texts are searched: the firmware's maker, /sys/hypervisor
+    and the available clocks. The most reliable comes first.
     """
     texts = [text.lower() for text in (maker, sys_hypervisor, clocksources) if ".metal" not in text]
     return next((name for text in texts for mark, name in _HYPERVISORS.items() if mark in text), "")
 
 
 def container(kernel: Kernel = HERE) -> str:
-    """Evidence that this process is in a container ("docker", "podman", "kubernetes", "lxc" ...); "" without any."""
+    """The kind of container in which this process runs ("docker", "podman", "kubernetes", "lxc" ...); "" if there is no
+    sign of one.
+    """
     if os.environ.get("KUBERNETES_SERVICE_HOST"):
         return "kubernetes"
     root = kernel.proc.parent
@@ -157,18 +162,18 @@ def container(kernel: Kernel = HERE) -> str:
 
 
 def cpu_model(cpuinfo: str) -> str:
-    """The model's name in the text of /proc/cpuinfo; "" if it names none (many ARM machines)."""
+    """The CPU model's name in the text of /proc/cpuinfo; "" if the text has none, as on many ARM machines."""
     match = re.search(r"^(?:model name|Model|cpu model|machine)\s*:\s*(.+)$", cpuinfo, re.MULTILINE)
     return match[1].strip() if match else ""
 
 
 def parse_meminfo(text: str) -> dict[str, int]:
-    """Bytes by name from the text of /proc/meminfo (which says kB and means KiB)."""
+    """The sizes in bytes, by name, from the text of /proc/meminfo. There, "kB" means KiB."""
     return {name: int(kib) * 1024 for name, kib in re.findall(r"^(\w+):\s+(\d+) kB$", text, re.MULTILINE)}
 
 
 def operating_system() -> str:
-    """The distribution's own name, or the system and its release."""
+    """The name of the Linux distribution; if unknown, the name and release of the system."""
     try:
         return platform.freedesktop_os_release()["PRETTY_NAME"]
     except (OSError, KeyError):
@@ -181,13 +186,14 @@ def operating_system() -> str:
 
 
 def describe_volume(path: str | Path, kernel: Kernel = HERE, process: int | str = "self") -> dict[str, object]:
-    """The layers under `path`, ready for JSON: from the file system down to the disk. An unknown fact is None.
+    """The file system, the devices and the disks under `path`, as values that can be stored as JSON. An unknown value
+    is None.
 
-    `device` is the kernel's name of the whole disk; if there are several disks, of the device that combines them
-    (`disks` has them all); "" if there is none, as under tmpfs, overlay or NFS. `device_stack` runs from the file
-    system down. `queue` belongs to `device`; `file_system_queue` to the device below the file system, if that has its
-    own (loop, md, device-mapper). Never infer the medium from `rotational`. `throttle` has the limits per second of
-    control groups on `process` here.
+    `device` is the kernel's name of the disk. If there are several disks (`disks` lists all), `device` is the device
+    that combines them. It is "" without a disk, as under tmpfs, overlay or NFS. `device_stack` is in the order from the
+    file system downward. `queue` belongs to `device`. `file_system_queue` belongs to the device of the file system, if
+    that is another one (loop, md, device-mapper). Never infer the medium from `rotational`. `throttle` has the limits
+    per second that control groups set for `process` on this volume.
     """
     mount = disks.mount_of(path, disks.mounts_here(kernel))
     own = disks.block_devices_of(mount, kernel) if mount else ()
@@ -225,7 +231,7 @@ def describe_volume(path: str | Path, kernel: Kernel = HERE, process: int | str 
 
 
 def _space_bytes(path: str | Path) -> tuple[int | None, int | None]:
-    """Size of the file system, and its free space for users other than root."""
+    """The size of the file system, and its free space for users other than root, in bytes."""
     try:
         found = os.statvfs(disks.nearest_existing(path))
     except OSError:
@@ -239,7 +245,9 @@ def _space_bytes(path: str | Path) -> tuple[int | None, int | None]:
 
 
 def free_bytes(path: str | Path) -> int:
-    """Free bytes for users other than root, at `path` or, if it does not exist, where it would be made."""
+    """The free bytes for users other than root at `path` or, if that does not exist, in the nearest folder above it.
+    Raises PreflightError if they can't be read.
+    """
     free = _space_bytes(path)[1]
     if free is None:
         raise PreflightError(f"{path}: its free space can't be read", hint="check the path and its permissions")
@@ -247,7 +255,9 @@ def free_bytes(path: str | Path) -> int:
 
 
 def why_not_writable(path: str | Path, kernel: Kernel = HERE) -> str:
-    """The reason why no file can be written in the folder `path`; "" if one can. It checks only permissions."""
+    """Why this user can't write files in the folder `path`, as the end of a sentence; "" if the user can. Only reads
+    permissions and mounts.
+    """
     folder = Path(path)
     if not folder.exists():
         return "does not exist"
@@ -262,11 +272,11 @@ def why_not_writable(path: str | Path, kernel: Kernel = HERE) -> str:
 
 
 def try_writing(path: str | Path) -> None:
-    """Makes and removes a file in the folder `path`; PreflightError says why that fails."""
+    """Makes and removes a file in the folder `path`. Raises PreflightError, which says why, if that fails."""
     reason = why_not_writable(path)
     if not reason:
         try:
-            with tempfile.TemporaryFile(dir=path, prefix=".storagelab-") as file:  # on Linux a file without a name
+            with tempfile.TemporaryFile(dir=path, prefix=".storagelab-") as file:  # on Linux the file has no name
                 file.write(b"storagelab")
                 file.flush()
                 os.fsync(file.fileno())
@@ -277,7 +287,7 @@ def try_writing(path: str | Path) -> None:
 
 
 def sync_filesystem(path: str | Path) -> None:
-    """Writes out all dirty data of the file system of `path`. Raises OSError."""
+    """Writes out all dirty data of the file system that contains `path`. Raises OSError."""
     with opened(path) as file:
         if ctypes.CDLL(None, use_errno=True).syncfs(file) != 0:
             number = ctypes.get_errno()
@@ -285,12 +295,14 @@ def sync_filesystem(path: str | Path) -> None:
 
 
 def can_drop_page_cache(kernel: Kernel = HERE) -> bool:
-    """Whether this process may drop the kernel's page cache. Changes nothing."""
+    """Whether this process may drop the kernel's page cache. Only checks permissions."""
     return os.access(kernel.proc / "sys" / "vm" / "drop_caches", os.W_OK)
 
 
 def drop_page_cache(kernel: Kernel = HERE) -> None:
-    """Writes out all dirty pages and drops the clean ones, so that later reads come from the disk. Needs root."""
+    """Writes out all dirty pages, and drops the clean ones, so that later reads come from the disk. Needs root. Raises
+    PreflightError if this is not allowed.
+    """
     os.sync()
     try:
         (kernel.proc / "sys" / "vm" / "drop_caches").write_text("1\n")
@@ -300,33 +312,33 @@ def drop_page_cache(kernel: Kernel = HERE) -> None:
 
 
 def memory_available() -> int:
-    """The bytes that programs can use without swapping; if the kernel doesn't report them, the free bytes."""
+    """The bytes that programs can use without swapping. If the kernel doesn't report them, the free bytes."""
     free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return parse_meminfo(read_text(HERE.proc / "meminfo")).get("MemAvailable", free)
 
 
 # --- Kubernetes: this pod, its node, and the claims that are mounted in it, for a run's manifest ----------------------
-# The Job that `storagelab k8s` writes sets the variables of `Names`. This module asks the cluster's own server for
-# everything else, if the service account may read it. Facts that the pod may not read are listed under `unknown`, with
-# the reason.
+# The Job that `storagelab k8s` writes sets the variables of `Names`. All other facts are read from the cluster's API
+# server, if the service account has the right. The key `unknown` lists the facts that the pod may not read, and the
+# reasons.
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _ANSWER_S = 5.0
 _SECRET = ("secret", "password", "passwd", "token", "key", "credential")
-"""A parameter of a StorageClass with such a word in its name is not stored."""
+"""If a parameter of a StorageClass has one of these words in its name, its value is not stored."""
 _ZONE, _REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
 _MACHINE = "node.kubernetes.io/instance-type"
 
 Answer = Mapping[str, Any]
 Ask = Callable[[str], Answer]
-"""Gets an object by its path on the server. Raises OSError or ValueError."""
+"""Reads an object from the API server by its path. Raises OSError or ValueError."""
 
 
 class Names:
-    """The variables that the Job sets."""
+    """The environment variables that the Job sets."""
 
     CLAIMS: Final = "STORAGELAB_CLAIMS"
-    """{"/volumes/gp3": {"claim": "my-gp3", "class": "gp3"}}: the claim that is mounted at each path, and its class."""
+    """JSON that maps each mount path to its claim and class: {"/volumes/gp3": {"claim": "my-gp3", "class": "gp3"}}"""
     NODE: Final = "STORAGELAB_NODE"
     POD: Final = "STORAGELAB_POD"
     NAMESPACE: Final = "STORAGELAB_NAMESPACE"
@@ -335,7 +347,7 @@ class Names:
 
 
 def describe_pod(ask: Ask | None = None) -> dict[str, object]:
-    """The pod's node, with its zone and machine type, and the pod's limits; {} outside of storagelab's Jobs."""
+    """The pod's node with its zone and machine type, and the pod's limits. {} outside of storagelab's Jobs."""
     node = os.environ.get(Names.NODE)
     if not node:
         return {}
@@ -355,8 +367,8 @@ def describe_pod(ask: Ask | None = None) -> dict[str, object]:
 
 
 def describe_claim(path: str | Path, ask: Ask | None = None) -> dict[str, object]:
-    """The claim that is mounted at `path` or above it: its class with provisioner and parameters, and its volume; {} if
-    there is none.
+    """The claim that is mounted at `path` or above it: its class with provisioner and parameters, and its volume. {} if
+    there is no claim.
     """
     mounted = _claims()
     folder = Path(os.path.abspath(path))
@@ -400,7 +412,7 @@ def _without_secrets(parameters: Answer) -> dict[str, object]:
 
 
 def table_at(answer: Answer, *names: str) -> Answer:
-    """A table in an answer; {} if the answer lacks it."""
+    """A table inside an answer, by the names on the way to it; {} if the answer has no such table."""
     for name in names:
         below = answer.get(name)
         answer = below if isinstance(below, dict) else {}
@@ -411,7 +423,7 @@ def table_at(answer: Answer, *names: str) -> Answer:
 
 
 def _asked(ask: Ask | None, path: str, what: str, unknown: list[str]) -> Answer:
-    """The server's answer; {} without an answer, which is noted."""
+    """The API server's object. If it can't be read, {}, and the reason is added to `unknown`."""
     try:
         return (ask or _ask)(path)
     except (OSError, ValueError) as error:
@@ -437,8 +449,7 @@ def _ask(path: str) -> Answer:
 
 @cache
 def _answer_to(path: str) -> Answer | Exception:
-    """The answer, or the reason for its absence. Each object is read only once, because objects do not change while a
-    pod runs."""
+    """The API server's object, or the error. Each object is read once, because it does not change while a pod runs."""
     try:
         host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
         token = read_text(SERVICE_ACCOUNT / "token")
@@ -453,10 +464,10 @@ def _answer_to(path: str) -> Answer | Exception:
 
 
 def asked_of(server: str, path: str, token: str, trust: ssl.SSLContext | None) -> Answer:
-    """An object of a server. Raises OSError or ValueError."""
+    """Reads an object from an API server. Raises OSError or ValueError."""
     request = urllib.request.Request(f"{server}{path}", headers={"Authorization": f"Bearer {token}"})  # noqa: S310
     with urllib.request.urlopen(request, timeout=_ANSWER_S, context=trust) as answer:  # noqa: S310
         found = json.loads(answer.read(2**20))
     if not isinstance(found, dict):
-        raise ValueError("its answer is no object")
+        raise ValueError("its answer is not a JSON object")
     return found

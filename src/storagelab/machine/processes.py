@@ -1,8 +1,8 @@
-"""Processes of this machine, as the kernel shows them: whether a process runs, how it was killed, which processes hold
-a lock on a file, how long a task ran and queued. Also waits for processes.
+"""Reads from the kernel about processes of this machine: whether a process runs, how it was killed, which processes
+hold a lock on a file, how long a task ran and waited for a CPU. Also waits for processes.
 
-A task is a process or one of its threads. Everything here works only on the same machine and in the same PID namespace.
-For the meaning of the files see proc_pid_stat(5), and scheduler/sched-stats.rst in the kernel for `schedstat`.
+A task is a process or one of its threads. The functions read only processes of the same machine and PID namespace.
+proc_pid_stat(5) describes the file `stat`; scheduler/sched-stats.rst of the kernel describes `schedstat`.
 """
 
 from __future__ import annotations
@@ -21,13 +21,15 @@ from storagelab.machine.descriptors import opened
 from storagelab.machine.disks import HERE, read_text
 
 STOP_TIMEOUT_S = 30.0
-"""How long traces of a program that was just stopped may remain: a file that it writes, memory, a process that ends."""
+"""The longest wait for something that a stopped program may keep for a while: a file, memory, or a process that is
+ending.
+"""
 JUST_STOPPED_S = 2.0
-"""How long traces of a program that was just stopped may remain: a file that it writes, memory, a process that ends."""
+"""The wait in places where what a stopped program keeps is released within moments."""
 
 
 def until(is_so: Callable[[], bool], within_s: float, pause_s: float = 0.01) -> bool:
-    """Waits until a condition holds; False if it does not hold in time."""
+    """Waits until a condition is true, then returns True. Returns False if that takes longer than `within_s`."""
     deadline = time.monotonic() + within_s
     while not is_so():
         if time.monotonic() > deadline:
@@ -37,8 +39,8 @@ def until(is_so: Callable[[], bool], within_s: float, pause_s: float = 0.01) -> 
 
 
 def is_locked(opened: int) -> bool:
-    """Whether this process has the lock of an open file or folder now. Some network file systems have no locks of
-    folders. There, every process has the lock.
+    """Takes the lock of an open file or folder without waiting. Returns whether this process now has the lock. Some
+    network file systems have no locks of folders: there, the result is always True.
     """
     try:
         fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -50,8 +52,8 @@ def is_locked(opened: int) -> bool:
 
 
 def stat_fields(process: Path) -> list[str]:
-    """The fields of a process's `stat` from the third (its state) on; empty if the process has ended. The second field,
-    the name in brackets, may contain brackets.
+    """The fields of a process's `stat` from the third field (its state) on. Empty once the process has ended. The text
+    is split after the last bracket, because the second field, the name in brackets, may contain brackets.
     """
     return read_text(process / "stat").rpartition(")")[2].split()
 
@@ -61,14 +63,16 @@ def lives(pid: int) -> bool:
 
 
 class Kills:
-    """Make an object before a process starts. `since` describes that moment, for example "the campaign began"."""
+    """Says how a process was killed. Create it before the process starts. `since` describes that moment, e.g. "the
+    campaign began".
+    """
 
     def __init__(self, since: str) -> None:
         self._since, self._before = since, _killed_for_memory()
 
     def words(self, code: int | None) -> str:
-        """How a process with this exit code was killed, such as "killed by signal 9 (SIGKILL)", and why; empty if it
-        was not.
+        """How a process with this exit code was killed, such as "killed by signal 9 (SIGKILL)", and why. "" if it was
+        not killed.
         """
         if code is None or code >= 0:
             return ""
@@ -77,10 +81,10 @@ class Kills:
             return how
         now = _killed_for_memory()
         if self._before is None or now is None:
-            return f"{how}, as the kernel does when memory runs out"
+            return f"{how}, as the kernel does if memory runs out"
         if now > self._before:
-            return f"{how}: memory ran out, for which the kernel has killed {now - self._before} since {self._since}"
-        return f"{how}, but not by the kernel for lack of memory"
+            return f"{how}: memory ran out (processes killed for that since {self._since}: {now - self._before})"
+        return f"{how}, but memory had not run out"
 
 
 def _name(number: int) -> str:
@@ -91,19 +95,18 @@ def _name(number: int) -> str:
 
 
 def _killed_for_memory() -> int | None:
-    """The number of processes that the kernel has killed for lack of memory since boot; None if it doesn't report
-    this."""
+    """The number of processes that the kernel has killed since boot because memory ran out; None if unknown."""
     words = read_text(HERE.proc / "vmstat").partition("oom_kill ")[2].split()
     return int(words[0]) if words else None
 
 
 # --- holders ---------------------------------------------------------------------------------------------------------
 #
-# Finds the processes that hold a lock on a file, so that a message can name them.
+# Finds the processes that hold a lock on a file, so that a message can name the processes to wait for.
 
 
 def holders_text(file: Path) -> str:
-    """A text on the other processes that hold a lock on `file`: "process 4711 (sqlite3)"; "" if none can be found.
+    """Names the other processes that hold a lock on `file`, e.g. "process 4711 (sqlite3)"; "" if none is found.
 
     Command lines are not shown, because they may contain passwords.
     """
@@ -117,8 +120,8 @@ def holders_text(file: Path) -> str:
 
 
 def _that_lock(facts: os.stat_result) -> list[int]:
-    """The processes that the kernel names as holders and that still run. Children keep a lock after the process that
-    took it.
+    """The other processes that the kernel names as holders of a lock, if they can still have the file open. A holder
+    that has ended is left out: its children may still hold the lock, but the kernel does not name them.
     """
     found = []
     for line in read_text(HERE.proc / "locks").splitlines():
@@ -139,8 +142,8 @@ def _that_have_open(facts: os.stat_result) -> list[int]:
 
 
 def _may_have_open(process: Path, facts: os.stat_result) -> bool:
-    """Whether the process has the file open, or hides its open files. The file's number alone may belong to a file on
-    another device.
+    """Whether the process has the file open, or hides which files it has open. The kernel's list of locks is compared
+    by inode number only, so it may mean a file on another device.
     """
     try:
         return any(_opened(process, facts, strict=True))
@@ -151,8 +154,8 @@ def _may_have_open(process: Path, facts: os.stat_result) -> bool:
 
 
 def _opened(process: Path, facts: os.stat_result, *, strict: bool = False) -> Iterator[bool]:
-    """For each open file of the process, whether it is the one with this status. `strict`: raises OSError if none
-    can be seen.
+    """For each open file of the process, whether it is the file with this status. With `strict`, raises OSError if the
+    process hides its open files.
     """
     try:
         links = list((process / "fd").iterdir())
@@ -164,29 +167,29 @@ def _opened(process: Path, facts: os.stat_result, *, strict: bool = False) -> It
         try:
             yield os.path.samestat(link.stat(), facts)
         except OSError:
-            continue  # closed meanwhile
+            continue  # the process has closed the file meanwhile
 
 
 # --- CPU time ---------------------------------------------------------------------------------------------------------
-# The use of the machine's CPU time during a run: by the server, by storagelab, by others, or by the hypervisor
-# (stolen).
+# How much CPU time each used during a run: the server, storagelab, other programs, and the hypervisor (stolen time).
 #
-# A load average can't distinguish other programs from storagelab; these counters can. Linux only: elsewhere readings
-# are empty.
+# A load average can't distinguish other programs from storagelab, but these counters can. They exist on Linux only:
+# elsewhere the results are empty.
 
 _PROC = Path("/proc")
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _KERNEL_THREAD = 0x0020_0000
-"""PF_KTHREAD in a process's flags. In a container, the parent's number does not show whether a process is a kernel
-thread."""
+"""PF_KTHREAD in a process's flags. In a container, the parent's PID does not show that a task is a kernel thread."""
 _BUSY = ("user", "nice", "system", "irq", "softirq")
 _FIELDS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 
 
 def read_cpu_time(server_parent_pid: int | None, proc: Path = _PROC) -> dict[str, float]:
-    """Cumulative CPU seconds: `busy_s`, `idle_s`, `iowait_s`, `steal_s` of the whole machine, `kernel_s` of interrupts
-    and the kernel's threads, `storagelab_s` of this process, `server_s` of `server_parent_pid` and its descendants, and
-    `load_s` of the other descendants of this process: the load's program. Empty if /proc does not give them.
+    """Cumulative CPU time in seconds. Empty if /proc does not give it.
+
+    `busy_s`, `idle_s`, `iowait_s` and `steal_s` are those of the whole machine. `kernel_s`: interrupts and kernel
+    threads. `storagelab_s`: this process. `server_s`: `server_parent_pid` and its descendants. `load_s`: the other
+    descendants of this process, which are load generators.
     """
     try:
         first = (proc / "stat").read_text(encoding="utf-8").split("\n", maxsplit=1)[0].split()
@@ -209,7 +212,9 @@ def read_cpu_time(server_parent_pid: int | None, proc: Path = _PROC) -> dict[str
 
 
 def _whose(pid: int, tasks: dict[int, list[str]], server_parent_pid: int | None) -> str | None:
-    """The owner of a process by its ancestors, as the name of a counter; None for other processes."""
+    """The name of the counter to which a process belongs, by its ancestors: "server_s" or "load_s"; None for other
+    processes.
+    """
     while pid in tasks:
         if pid in (server_parent_pid, os.getpid()):
             return "server_s" if pid == server_parent_pid else "load_s"
@@ -218,14 +223,15 @@ def _whose(pid: int, tasks: dict[int, list[str]], server_parent_pid: int | None)
 
 
 def run_queue(proc: Path = _PROC) -> int:
-    """The tasks that run or wait for a CPU at this moment, without this one."""
+    """The number of tasks that run or wait for a CPU now, without this task."""
     words = read_text(proc / "stat").partition("procs_running ")[2].split()
     return int(words[0]) - 1 if words else 0
 
 
 def cpu_time_between(before: dict[str, float], after: dict[str, float]) -> dict[str, float]:
-    """CPU seconds between two readings, with `others_s`: busy time that belongs neither to the server, the load and
-    storagelab, nor to the kernel, whose threads and interrupts do the load's own I/O.
+    """The CPU seconds between two results of `read_cpu_time`, and `others_s`: the busy time of other programs. That is
+    the busy time without server, load, storagelab and kernel. The kernel is not counted as another program, because its
+    threads and interrupts do the load's I/O.
     """
     spent = {name: max(0.0, after[name] - before[name]) for name in after if name in before}
     if "server_s" in spent:
@@ -247,11 +253,11 @@ _STATES_OF_THE_DEAD = frozenset("ZXx")
 _READ_BYTES = 4096
 _ENOUGH_FOR_STATE_BYTES = 96
 FILES_LEFT_TO_OTHERS = 128
-"""The file descriptors that views leave free, because sockets and the store also need some."""
+"""The file descriptors that views of tasks leave free. Sockets and the store need some, too."""
 
 
 class SchedStat(NamedTuple):
-    """Totals since the task began, without the current time slice of a task that is on a CPU now."""
+    """Totals since the task began. If the task is on a CPU now, its current time slice is not included."""
 
     cpu_ns: int
     runqueue_ns: int
@@ -259,16 +265,18 @@ class SchedStat(NamedTuple):
 
 
 class Switches(NamedTuple):
-    """The numbers of times that the task gave up its CPU (it had to wait), and that it lost the CPU."""
+    """How often the task gave up its CPU because it had to wait (`voluntary`), and how often the kernel took the CPU
+    away (`involuntary`).
+    """
 
     voluntary: int
     involuntary: int
 
 
 class TaskView:
-    """The kernel's files of one task, kept open so that a sample costs only a few microseconds. Near the limit on open
-    files, they are opened for each sample instead, which is slower but never an error. A task that has ended reads as
-    None, or as `GONE`.
+    """The kernel's files of one task. They are kept open, so that a sample takes only a few microseconds. Close to the
+    limit on open files, each sample opens them instead. This is slower, but avoids errors. Once a task has ended, its
+    state is `GONE`, its name is empty, and other values are None.
     """
 
     __slots__ = ("_folder", "_schedstat", "_stat", "pid", "tid")
@@ -280,25 +288,26 @@ class TaskView:
         self._schedstat = _open_to_keep(f"{self._folder}/schedstat")
 
     def state(self) -> str:
-        """The state as the kernel's letter: R runs or queues for a CPU, S and D sleep, and a letter in `STOPPED` means
-        that a signal or a debugger stopped the task; `GONE` if it has ended."""
+        """The state as the kernel's letter. R: runs or waits for a CPU. S and D: sleeps. A letter in `STOPPED`: a
+        signal or a debugger stopped the task. `GONE`: the task has ended.
+        """
         fields = self._stat_fields(_ENOUGH_FOR_STATE_BYTES)
         state = chr(fields[0]) if fields else GONE
         return GONE if state in _STATES_OF_THE_DEAD else state
 
     def parent(self) -> int | None:
-        """The PID of the task's parent process, None once it has ended."""
+        """The PID of the task's parent process; None once the task has ended."""
         fields = self._stat_fields(_READ_BYTES).split(maxsplit=2)
         return int(fields[1]) if len(fields) > 1 else None
 
     def _stat_fields(self, size_bytes: int) -> bytes:
-        """The fields of `stat` from the third on. The second, the task's name in brackets, may contain brackets."""
+        """The fields of `stat` from the third on. The second field, the name in brackets, may contain brackets."""
         content = self._read("stat", self._stat, size_bytes)
         return content[content.rfind(b")") + 2 :]
 
     def sched(self) -> SchedStat | None:
-        """Totals of CPU time, queue time and time slices; None once the task has ended, or if the kernel doesn't keep
-        them.
+        """Totals of CPU time, waiting time for a CPU, and time slices. None once the task has ended, or if the kernel
+        doesn't count them.
         """
         fields = self._read("schedstat", self._schedstat, 128).split()
         return SchedStat(*map(int, fields)) if len(fields) == 3 else None
@@ -306,7 +315,7 @@ class TaskView:
     def switches(self) -> Switches | None:
         """Totals of context switches; None once the task has ended."""
         counts = re.findall(rb"voluntary_ctxt_switches:\s*(\d+)", self._read("status", None, _READ_BYTES))
-        return Switches(*map(int, counts)) if len(counts) == 2 else None  # the involuntary ones come last
+        return Switches(*map(int, counts)) if len(counts) == 2 else None  # the kernel lists the involuntary ones last
 
     def name(self) -> str:
         """The task's name in the kernel, at most 15 characters; empty once it has ended."""

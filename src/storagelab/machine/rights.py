@@ -1,8 +1,8 @@
-"""The rights of a server: its programs run without root's rights, in their own folders, and end with storagelab. This
-module also finds the additional rights that a spec's settings would give them.
+"""The rights of a server. Its programs run without root's rights and in their own folders, and end with storagelab.
+Also finds settings of a spec that would give a server more rights.
 
-Under root they run as another user, `nobody`. storagelab does not use the accounts `postgres` and `mysql`, because they
-may own the databases of other servers on this machine. A spec's settings must not reach those databases.
+If root runs storagelab, the server programs run as the user `nobody`. The accounts `postgres` and `mysql` are not used,
+because they may own the databases of other servers on this machine. A spec's settings must not reach those.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from storagelab.model.config import Config
 from storagelab.model.plan import Plan
 from storagelab.model.values import Frozen, Scalar
 
-# --- passage ---------------------------------------------------------------------------------------------------------
+# --- access through closed folders -----------------------------------------------------------------------------------
 #
-# Lets a server without root's rights pass through folders that only root may enter, such as a checkout below /root.
-# Nothing on the disk changes. The server gets its own view of the file system (a mount namespace). There, each closed
-# folder on the server's path is covered by an empty, open folder that contains only the next folder of the path. So all
-# paths stay the same, and the rest of the closed folder stays hidden.
+# Lets a server without root's rights use folders below a folder that only root may enter, such as a checkout in /root.
+# Nothing on the disk changes. The server gets its own mount namespace. In it, an empty and open folder is mounted over
+# each closed folder on the server's path. This empty folder contains only the next folder of the path. So all paths
+# stay the same, and the server can't see the other files of the closed folder.
 #
 # Without this, `storagelab demo` in root's home (mode 0700, as distributions make it) ended with "/root is closed to
 # the server". So README's first command would fail for everybody who works as root.
@@ -41,16 +41,16 @@ _MOUNT_OPTIONS = "mode=0711,size=64k"
 
 
 class Cover(Frozen):
-    """A closed folder, and the children that stay visible."""
+    """A closed folder, and those of its children that the server can still see."""
 
     folder: Path
     children: tuple[Path, ...]
 
 
 def covers(reach: Iterable[Path], uid: int, gid: int) -> tuple[Cover, ...]:
-    """The folders to cover so that a user reaches the folders `reach`, from the root downward; usually none.
+    """The folders to cover so that a user reaches the folders `reach`, sorted by path. Usually there are none.
 
-    A path with links leads to a folder in two ways: as written, and with its links resolved.
+    If a path contains links, both paths are checked: the path as written, and the path with its links resolved.
     """
     steps: dict[Path, dict[Path, None]] = {}
     for path in dict.fromkeys(way for folder in reach for way in (folder.absolute(), folder.resolve())):
@@ -62,7 +62,9 @@ def covers(reach: Iterable[Path], uid: int, gid: int) -> tuple[Cover, ...]:
 
 
 def shut_to(folders: Iterable[Path], uid: int, gid: int) -> list[Path]:
-    """The folders that a user may not pass. Access control lists count only as far as the mode shows them."""
+    """The folders that a user may not enter. Only the mode is read, so an access control list counts only if the mode
+    shows its effect.
+    """
     found = []
     for folder in (one for one in folders if one.exists()):
         facts = folder.stat()
@@ -74,7 +76,7 @@ def shut_to(folders: Iterable[Path], uid: int, gid: int) -> list[Path]:
 
 @cache
 def may_cover() -> bool:
-    """Whether this process may give a child its own view of the file system. In a container it usually may not."""
+    """Whether this process may give a child its own mount namespace. In a container this is usually forbidden."""
     try:
         subprocess.run(["true"], check=True, preexec_fn=_unshare)
     except (OSError, subprocess.SubprocessError):
@@ -86,12 +88,12 @@ def may_cover() -> bool:
 
 
 def cover(ways: Sequence[Cover]) -> None:
-    """Covers the folders, only for this process and its children. Raises OSError."""
+    """Covers the folders, for this process and its children only. Raises OSError."""
     if not ways:
         return
     _unshare()
     for one in ways:
-        kept = [(child, os.open(child, os.O_PATH)) for child in one.children]  # opened before the mounts hide them
+        kept = [(child, os.open(child, os.O_PATH)) for child in one.children]  # the mount below hides these folders
         _mount("storagelab", one.folder, "tmpfs", _MS_NOSUID | _MS_NODEV, _MOUNT_OPTIONS)
         for child, handle in kept:
             child.mkdir(mode=0o711)
@@ -100,11 +102,11 @@ def cover(ways: Sequence[Cover]) -> None:
 
 
 def _unshare() -> None:
-    """Gives this process its own view of the file system. Unmounts elsewhere reach this view, but mounts in the view
-    stay inside.
+    """Gives this process its own mount namespace. Unmounts outside have an effect inside, but mounts inside have none
+    outside. Raises OSError.
     """
     if _LIBC.unshare(_CLONE_NEWNS) != 0:
-        raise OSError(ctypes.get_errno(), "no view of its own")
+        raise OSError(ctypes.get_errno(), "the process gets no mount namespace of its own")
     _mount(None, Path("/"), None, _MS_REC | _MS_SLAVE, None)
 
 
@@ -120,8 +122,8 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class Unprivileged(Frozen):
-    """The user of a server program. `owner` is the (uid, gid) that receives its folders; None if the current user runs
-    it.
+    """The user that runs a server program. `owner` is the (uid, gid) that gets the server's folders. It is None if the
+    current user runs the program. `how` describes the user in messages.
     """
 
     owner: tuple[int, int] | None = None
@@ -130,8 +132,8 @@ class Unprivileged(Frozen):
 
 @cache
 def unprivileged() -> Unprivileged:
-    """The user that runs server programs: the current one or, under root, another. Raises PreflightError if root
-    can't become one.
+    """The user that runs server programs: the current user or, if that is root, `nobody`. Raises PreflightError if root
+    can't run programs as `nobody`.
     """
     if os.geteuid() != 0:
         return Unprivileged()
@@ -150,8 +152,8 @@ def unprivileged() -> Unprivileged:
 def as_server(*reach: Path) -> Callable[[], None]:
     """The `preexec_fn` of a server program that must reach the folders `reach`.
 
-    If only root may enter a folder above one of them, such as /root, the program sees that folder empty except for its
-    path. Raises PreflightError, which names the folder, if this is impossible.
+    If only root may enter a folder above one of them, such as /root, the program sees in this folder only the path to
+    `reach`. Raises PreflightError, which names the folder, if this can't be arranged.
     """
     if (owner := unprivileged().owner) is None:
         return end_with_parent
@@ -162,8 +164,8 @@ def as_server(*reach: Path) -> Callable[[], None]:
 
 
 def check_may_enter(folder: Path, key: str | None = None) -> None:
-    """Tests whether a server can reach files in this folder: root can reach them, but the server runs without root's
-    rights. Raises PreflightError that names the obstructing folder, and the spec's `key`.
+    """Checks whether a server, which runs without root's rights, can reach files in this folder. Raises PreflightError
+    if it can't. The error names the closed folder and the spec's `key`.
     """
     try:
         tried = subprocess.run(["test", "-x", str(folder)], check=False, preexec_fn=as_server(folder / "to be made"))
@@ -174,7 +176,7 @@ def check_may_enter(folder: Path, key: str | None = None) -> None:
 
 
 def shut_out_at(path: Path) -> Path | None:
-    """The first folder on the path, including the last, that a server may not enter; None if it may enter all."""
+    """The first folder on the path, including `path`, that a server may not enter; None if it may enter all."""
     owner = unprivileged().owner
     return next(iter(shut_to([*reversed(path.parents), path], *owner)), None) if owner else None
 
@@ -182,25 +184,27 @@ def shut_out_at(path: Path) -> Path | None:
 def _closed(folder: Path) -> PreflightError:
     return PreflightError(
         f"{folder} is closed to the server, which is started {unprivileged().how}",
-        hint=f"open the way through it (chmod o+x {folder}), name another folder, or run storagelab as an "
-        "ordinary user whose folder it is",
+        hint=f"let others enter it (chmod o+x {folder}), name another folder, or run storagelab as an "
+        "ordinary user who owns this folder",
     )
 
 
 def give_to_server(*paths: Path) -> None:
-    """Gives files and folders to the server. A folder comes last, because its owner may replace its files by links."""
+    """Gives files and folders to the server. Name a folder last: its new owner could replace its files by links."""
     give(unprivileged().owner, *paths)
 
 
 def give(owner: tuple[int, int] | None, *paths: Path) -> None:
-    """Changes the owner to the user and the group `owner`, if given."""
+    """Changes the owner of the paths to `owner` (uid, gid). Does nothing if `owner` is None."""
     if owner is not None:
         for path in paths:
             os.chown(path, *owner, follow_symlinks=False)
 
 
 def make_folder(folder: Path, owner: tuple[int, int] | None = None) -> None:
-    """Makes an empty folder for the server, with mode 0700 as PostgreSQL demands, for `owner` (uid, gid) if given."""
+    """Makes an empty folder with mode 0700, which PostgreSQL demands. It belongs to `owner` (uid, gid) or, without
+    `owner`, to the server's user.
+    """
     folder.mkdir(mode=0o700, parents=True)
     give(owner or unprivileged().owner, folder)
 
@@ -209,7 +213,7 @@ def make_folder(folder: Path, owner: tuple[int, int] | None = None) -> None:
 
 
 def _become(owner: tuple[int, int], ways: Sequence[Cover]) -> None:
-    """Gives up root's rights permanently: not even a setuid program such as sudo can restore them."""
+    """Gives up root's rights for good: not even a setuid program such as sudo can restore them. Raises OSError."""
     cover(ways)
     uid, gid = owner
     os.setgroups([])
@@ -221,7 +225,7 @@ def _become(owner: tuple[int, int], ways: Sequence[Cover]) -> None:
 
 
 def end_with_parent(by: signal.Signals = signal.SIGQUIT) -> None:
-    """Makes Linux stop the program at once if storagelab is killed, so that nothing continues to run."""
+    """Makes Linux send the signal `by` to this program when storagelab ends, so that no program keeps running."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, by)
 
 
@@ -232,15 +236,17 @@ LOADS_CODE = "makes the server load code"
 GOES_ELSEWHERE = "makes the server use files outside its own folders"
 FLAG = "--allow-commands"
 
-# An absolute path, or a path that leads out of its folder; also inside a list.
+# An absolute path, or a path with "..", also inside a list.
 _ELSEWHERE = re.compile(r"(?:^|[\s:;,='\"])(?:[/~]|[A-Za-z]:\\)|(?:^|[\s:;,='\"/])\.\.(?:/|$)")
 
 PrivilegeOf = Callable[[str, Scalar], str | None]
-"""The effect of a setting with this name and value beyond configuration, from the engine; None if it has none."""
+"""A function of the engine: describes what a setting with this name and value does besides configuring the server.
+Returns None if it does nothing else.
+"""
 
 
 class Privilege(Frozen):
-    """A key of the spec whose value has an effect beyond configuration: `does` describes it."""
+    """A key of the spec whose value does more than configure the server. `does` describes what it does."""
 
     key: str
     value: Scalar
@@ -252,12 +258,14 @@ class Privilege(Frozen):
 
 
 def by_value(value: Scalar) -> str | None:
-    """The effect of such a value in any setting."""
+    """What this value does besides configuring the server, whatever the setting's name is; None if nothing."""
     return GOES_ELSEWHERE if isinstance(value, str) and _ELSEWHERE.search(value) else None
 
 
 def privileged_settings(plan: Plan, of_engine: Callable[[Config], PrivilegeOf]) -> tuple[Privilege, ...]:
-    """The privileged settings of all cells, each once, and folders of programs that others may have written."""
+    """The privileged settings of all cells, each once. A program folder counts too, if others may have changed its
+    programs.
+    """
     found: dict[Privilege, None] = {}
     for config in (cell.config for cell in plan.cells):
         if (folder := config.target.bin_dir) and (why := _whose_programs(Path(folder).expanduser())):
@@ -270,17 +278,16 @@ def privileged_settings(plan: Plan, of_engine: Callable[[Config], PrivilegeOf]) 
 
 
 def _whose_programs(folder: Path) -> str:
-    """The reason why others may have written the programs of a folder; "" if only root and the current user can have
-    written them."""
+    """Why others may have changed the programs of a folder; "" if only root and the current user can have done so."""
     if not folder.is_absolute():
-        return "starts programs of a folder beside the spec"
+        return "starts programs from a folder beside the spec"
     real = folder.resolve()
     for place in (*real.glob("*"), real, *real.parents):
         with suppress(OSError):
             facts = place.lstat()
             open_to_all = facts.st_mode & 0o002 and not (facts.st_mode & stat.S_ISVTX or stat.S_ISLNK(facts.st_mode))
             if open_to_all or facts.st_uid not in (0, os.geteuid()):
-                return f"starts programs that others may change: see who may write {place}"
+                return f"starts programs that others may change: check who may write to {place}"
     return ""
 
 
@@ -293,6 +300,6 @@ def refuse_privileged(found: tuple[Privilege, ...]) -> None:
     raise PreflightError(
         f"{shown(first.value)} {first.does}{also}",
         key=first.key,
-        hint=f"If you know who wrote this spec, and trust it: add {FLAG}. What its settings ask for is then done "
-        f"{unprivileged().how}, or by the account of a server that runs already.",
+        hint=f"If you know who wrote this spec, and trust it: add {FLAG}. Its settings then take effect "
+        f"{unprivileged().how}, or with the account of a server that runs already.",
     )

@@ -1,8 +1,8 @@
 """Temporary folders and programs of one storagelab process.
 
-Each process keeps its files in one folder, named after the process and the machine. Each program that it starts
-inherits a mark of the same name in its environment. So the clean-up after a kill needs no notes: if the process is
-gone, the next run of any experiment removes the folder and ends the programs.
+Each process keeps its files in one folder, whose name identifies the process and the machine. Each program that the
+process starts inherits a mark with the same name in its environment. So no notes are needed to clean up after a kill:
+if the process has ended, the next run of any experiment removes its folder and ends its programs.
 """
 
 from __future__ import annotations
@@ -26,36 +26,36 @@ from storagelab.stopping import uninterrupted
 
 _LONGEST_SOCKET = 107
 _IN_SOCKET_FOLDER = "/.s.PGSQL.65535"
-"""The longest name of a server's socket."""
+"""The longest name that a server gives its socket."""
 _SHORT = Path("/tmp")  # noqa: S108
 _OWNED = re.compile(r"storagelab-(?P<pid>[0-9a-f]+)-(?P<start>[0-9a-f]+)-(?P<boot>[0-9a-f]{8})-(?P<world>[0-9a-f]+)")
 
 
 def path(kind: str) -> Path:
-    """A path for a file of this kind. Call `prepare` first and `remove` last, even after an error."""
+    """A path for a file of this kind. Call `prepare` before using it, and `remove` at the end, even after an error."""
     return Path(tempfile.gettempdir()) / own_name() / f"{kind}-{secrets.token_hex(4)}"
 
 
 def short_path(kind: str) -> Path:
-    """A path for a socket. The path must be short, even if the temporary folder's path is long."""
+    """A path for a socket. It is short even if the path of the temporary folder is long."""
     place = path(kind)
     fits = len(os.fsencode(place)) + len(_IN_SOCKET_FOLDER) <= _LONGEST_SOCKET
     return place if fits else _SHORT / place.parent.name / place.name
 
 
 def prepare(place: Path) -> None:
-    """Makes the folder of this process in which `place` will be. Raises OSError."""
+    """Makes the folder of this process, in which `place` will be. Raises OSError."""
     with contextlib.suppress(FileExistsError):
         place.parent.mkdir(mode=0o700)
     try:
         with _own(place.parent) as opened:
-            os.fchmod(opened, 0o711)  # despite the umask: servers pass through it as another user
+            os.fchmod(opened, 0o711)  # whatever the umask is: servers of another user must be able to enter it
     except (NotADirectoryError, PermissionError) as error:
         raise PermissionError(f"{place.parent} is in the way, and another user made it") from error
 
 
 def remove(place: Path) -> None:
-    """Removes `place`, and the folder around it if nothing else is in the folder. It never raises."""
+    """Removes `place`, and the folder around it if that is then empty. Never raises."""
     with contextlib.suppress(OSError), _own(place.parent) as opened:
         with contextlib.suppress(OSError):
             descriptors.remove(place.name, opened)
@@ -64,7 +64,7 @@ def remove(place: Path) -> None:
 
 @contextlib.contextmanager
 def folder(kind: str) -> Iterator[Path]:
-    """An empty folder that others may pass through, while the context lasts. Raises OSError."""
+    """An empty folder that other users may enter. It is removed at the end of the `with` block. Raises OSError."""
     place = path(kind)
     try:
         prepare(place)
@@ -75,11 +75,11 @@ def folder(kind: str) -> Iterator[Path]:
             remove(place)
 
 
-# --- what others left ------------------------------------------------------------------------------------------------
+# --- what ended processes left ---------------------------------------------------------------------------------------
 
 
 def left_behind() -> list[Path]:
-    """Folders of this user whose process has ended."""
+    """The temporary folders of this user whose storagelab process has ended."""
     found = []
     for base in sorted({Path(tempfile.gettempdir()), _SHORT}):
         with contextlib.suppress(OSError):
@@ -90,8 +90,8 @@ def left_behind() -> list[Path]:
 
 
 def remove_left_behind(place: Path) -> bool:
-    """Removes such a folder, with several tries, because a server that is about to end may still write there. Returns
-    false if this fails.
+    """Removes such a folder. Tries several times, because a server that is about to end may still write to it. False if
+    the folder remains.
     """
 
     def is_gone() -> bool:
@@ -105,7 +105,7 @@ def remove_left_behind(place: Path) -> bool:
 
 @contextlib.contextmanager
 def _own(place: Path) -> Iterator[int]:
-    """The descriptor of a folder that belongs to this user. Raises OSError for anything else."""
+    """The descriptor of a folder that belongs to this user. Raises OSError for any other path."""
     with descriptors.folder(place) as opened:
         if os.fstat(opened).st_uid != os.geteuid():
             raise PermissionError(f"{place} is another user's")
@@ -113,24 +113,24 @@ def _own(place: Path) -> Iterator[int]:
 
 
 def is_nobodys(name: str) -> bool:
-    """Whether the process of this name has ended, as far as this process can know."""
+    """Whether the process with this name has ended. False if this process can't find that out."""
     owner = _OWNED.fullmatch(name)
     if owner is None:
         return False
     if owner["boot"] != _boot():
         return True
     if owner["world"] != _world():
-        return False  # for example the process of a container, whose processes have other numbers here
+        return False  # e.g. a process of a container: there, processes have other numbers
     return _name(int(owner["pid"], 16)) != name
 
 
 def own_name() -> str:
-    """The name of this process, which no other process ever has."""
+    """The name of this process. No other process ever has the same name."""
     return _name(os.getpid())
 
 
 def _name(pid: int) -> str:
-    """The name of a process: its number, its start and its PID namespace. Without such a process, the start is 0."""
+    """The name of a process: its number, start time, boot and PID namespace. If it does not exist, its start is 0."""
     fields = stat_fields(Path(f"/proc/{pid}"))
     started_ticks = int(fields[19]) if fields and fields[0] not in "ZX" else 0
     return f"storagelab-{pid:x}-{started_ticks:x}-{_boot()}-{_world()}"
@@ -141,7 +141,7 @@ def _boot() -> str:
 
 
 def _world() -> str:
-    """The PID namespace; a container has its own."""
+    """The PID namespace. Each container has its own."""
     with contextlib.suppress(OSError):
         return f"{os.stat('/proc/self/ns/pid').st_ino:x}"
     return "0"
@@ -154,24 +154,24 @@ _LIBC = ctypes.CDLL(None)
 
 
 def new_mark() -> str:
-    """A mark for one program and everything that it starts."""
+    """A mark for one program and all programs that it starts."""
     return f"{own_name()}/{secrets.token_hex(8)}"
 
 
 def end_marked(mark: str) -> None:
-    """Kills all programs that still run with this mark."""
+    """Kills all programs with this mark that still run."""
     _kill_marked(lambda found: found == mark)
 
 
 def end_left_running() -> list[str]:
-    """Kills programs with the mark of a storagelab that has ended, and returns their names."""
+    """Kills programs with the mark of a storagelab process that has ended. Returns a sentence for each of them."""
     ended = _kill_marked(lambda found: is_nobodys(found.partition("/")[0]))
     return [f"stopped the program {name} (process {pid}), left running by a killed run" for pid, name in ended.items()]
 
 
 def _kill_marked(is_meant: Callable[[str], bool]) -> dict[int, str]:
-    """Kills processes with the mark until none is left, because a program may start another meanwhile. Gives up after a
-    while. Returns the names of the killed processes.
+    """Kills the programs whose mark is meant. Repeats this until none is left, because a program may have started
+    another one meanwhile. Gives up after JUST_STOPPED_S. Returns the PIDs and names of the killed programs.
     """
     ended: dict[int, str] = {}
 
@@ -188,8 +188,8 @@ def _kill_marked(is_meant: Callable[[str], bool]) -> dict[int, str]:
 
 
 def _marked_programs() -> Iterator[tuple[int, str, str]]:
-    """The number, name and mark of every process with a mark that runs as this user or as a server's user. A process
-    that has ended has no environment.
+    """The PID, name and mark of every program with a mark that runs as this user or as a server's user. A process that
+    has ended has no environment, so it is not included.
     """
     owners = {os.geteuid(), *(owner[:1] if (owner := _servers_owner()) else ())}
     marked = re.compile(rb"(?:^|\0)%b=([^\0]*)" % MARK_VARIABLE.encode())
@@ -203,7 +203,9 @@ def _marked_programs() -> Iterator[tuple[int, str, str]]:
 
 
 def _environment_of(number: str) -> bytes:
-    """Raises OSError. In a container, root may not read another user's process, but that user may."""
+    """The environment of a process. In a container, root may not read it, but the user of the process may. Raises
+    OSError.
+    """
     file = f"/proc/{number}/environ"
     try:
         return Path(file).read_bytes()
@@ -222,7 +224,7 @@ def _servers_owner() -> tuple[int, int] | None:
 
 @contextlib.contextmanager
 def _eyes_of(owner: tuple[int, int]) -> Iterator[None]:
-    """Lets this thread read files as another user."""
+    """Lets this thread read files with the rights of another user."""
     own = os.geteuid(), os.getegid()
     _LIBC.setfsgid(owner[1])
     _LIBC.setfsuid(owner[0])

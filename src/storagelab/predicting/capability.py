@@ -1,8 +1,9 @@
-"""The speed of a volume under the load that a layout puts on it, from the volume's limits or from a measured drive.
+"""The speed of a volume under the load that a layout puts on it. It follows from the volume's limits, or from a
+measured drive.
 
-At the start of each tenth of a second, a limit admits as many requests at once as it allows in that tenth
-(`allowance`). So a limit does not delay a load below the limit, and sessions that arrive together don't queue as at a
-drive.
+A limit works in slices of a tenth of a second. At the start of each slice, it admits as many requests at once as it
+allows in a slice (`allowance`). So it does not delay a load that stays below it. If sessions send requests at the same
+time, they don't queue as they would at a drive.
 """
 
 from __future__ import annotations
@@ -18,25 +19,27 @@ from storagelab.predicting.demands import Amount, LogUse
 from storagelab.predicting.network import Station
 
 _LEFT_LEAST = 0.05
-"""The least fraction of a volume's capacity that sessions keep. If background writes need more than the remaining
-capacity, they fall behind.
+"""The fraction of a volume's capacity that sessions keep in any case. If background writes need more than the rest,
+they are delayed.
 """
 
 
 class VolumeDemand(NamedTuple):
-    """The requests to a volume: those of one transaction, and those per second that no session waits for."""
+    """The requests to a volume. Some are counted for one transaction. The `background_` ones are counted per second,
+    and no session waits for them.
+    """
 
     read: Amount = Amount()
     write: Amount = Amount()
     log: Amount = Amount()
     evicted: Amount = Amount()
-    """Writes of dirty pages that make room in the buffer pool: each transaction causes some, and no session waits for
-    them until the
-    volume is saturated."""
+    """Writes of dirty pages to free buffers. Each transaction causes some. No session waits for them until the volume
+    is saturated.
+    """
     background_reads: Amount = Amount()
     background_writes: Amount = Amount()
     used: LogUse = LogUse()
-    """The use of the log by the captured commits."""
+    """How the captured commits used the log."""
 
     @property
     def background(self) -> Amount:
@@ -48,8 +51,9 @@ class VolumeDemand(NamedTuple):
 
 
 class Offer(NamedTuple):
-    """The stations of a volume. `allowances`: the requests that each station with a limit admits at once. `delay_s`: a
-    transaction's time at the volume that does not depend on queues.
+    """What a volume offers: its stations in the network. `allowances`: how many requests each station with a limit
+    admits at once. `delay_s`: the time in seconds that a transaction spends at the volume and that does not depend on
+    queues.
     """
 
     stations: tuple[Station, ...]
@@ -59,7 +63,7 @@ class Offer(NamedTuple):
 
 @dataclass(frozen=True)
 class LimitedVolume:
-    """A volume with known limits, which have the names of `LIMITS`."""
+    """A volume with known limits per second. The keys of `rates` are those of `LIMITS`."""
 
     name: str
     rates: Mapping[str, int]
@@ -68,7 +72,7 @@ class LimitedVolume:
     relative_error: float = field(default=0.0, init=False)
 
     def offers(self, asked: VolumeDemand, sessions: float, per_s: float) -> Offer:
-        """The volume's stations at `per_s` transactions a second."""
+        """The volume's stations if there are `per_s` transactions a second."""
         stations, allowances = [], {}
         asked = asked._replace(log=_least(asked, sessions, per_s))
         for name, reads, path, background in self._parts(asked):
@@ -89,8 +93,8 @@ class LimitedVolume:
         return Offer(tuple(stations), allowances, waited_for.requests * self.latency_s)
 
     def shared(self, asked: VolumeDemand, per_s: float, sessions: float) -> VolumeDemand:
-        """The requests at this many transactions a second, if the smallest possible number of log writes serves the
-        commits.
+        """The requests if there are `per_s` transactions a second. If the limit is reached, commits are served with as
+        few log writes as possible.
         """
         key = "read_iops" if self.shares_limit else "write_iops"
         if per_s <= 0 or key not in self.rates or asked.log.requests <= 0:
@@ -103,7 +107,9 @@ class LimitedVolume:
         return asked._replace(log=asked.log._replace(requests=min(asked.log.requests, fits)))
 
     def used_share(self, asked: VolumeDemand, per_s: float, _sessions: float) -> float | None:
-        """The requests at this many transactions a second, as a fraction of the tightest limit."""
+        """The largest utilisation: requests at `per_s` transactions a second, divided by the limit. None without
+        limits.
+        """
         return max(
             (
                 (per_s * _amount(key, path) + _amount(key, background)) / effective(key, limit)
@@ -115,7 +121,9 @@ class LimitedVolume:
         )
 
     def _parts(self, asked: VolumeDemand) -> list[tuple[str, bool, Amount, Amount]]:
-        """(name of the station, whether the limits of reads apply, a transaction's amount, the background's)."""
+        """For each station: its name, whether the limits of reads apply to it, the requests of a transaction, and those
+        of the background.
+        """
         writes = asked.write.plus(asked.log).plus(asked.evicted)
         if self.shares_limit:
             return [(self.name, True, asked.read.plus(writes), asked.background)]
@@ -126,13 +134,14 @@ class LimitedVolume:
 
 
 def _least(asked: VolumeDemand, sessions: float, per_s: float) -> Amount:
-    """A transaction's requests for the log, if a limit is used up.
+    """The requests of a transaction for the log if a limit is reached.
 
-    While the requests stay below the limit, a log write serves `one` commits. When a slice is used up, its last log
-    write, for `one` commits, waits. All other sessions queue behind this log write, except sessions that wait for other
-    writes to this volume. The next log write serves all of them. This saves `gathered` / `one` - 2 writes. So the
-    commits per second are `one` times the writes, plus `gathered` - 2 `one` for each slice that was used up. The same
-    equation gives `one` from the capture, whose log was busy in the slices that were used up.
+    While requests stay below the limit, a log write serves `one` commits. When a slice is used up, its last log write,
+    which is for `one` commits, waits. All other sessions queue behind this log write, except those that wait for other
+    writes to this volume. The next log write serves all of them. This saves `gathered` / `one` - 2 log writes. So the
+    commits per second are `one` times the log writes, plus `gathered` - 2 `one` for each slice that was used up. `one`
+    is calculated from the capture with the same equation. There, the slices that were used up are those in which a log
+    write was in progress.
     """
     used = asked.used
     if used.commits is None or used.writes <= 0:
@@ -149,7 +158,7 @@ def _least(asked: VolumeDemand, sessions: float, per_s: float) -> Amount:
 
 
 def _left(limit: float, background: float) -> float:
-    """The fraction of a volume's capacity that background writes leave to sessions."""
+    """The part of a limit that background writes leave to sessions."""
     return max(limit - background, limit * _LEFT_LEAST)
 
 
@@ -159,8 +168,8 @@ def _amount(key: str, amount: Amount) -> float:
 
 @dataclass(frozen=True)
 class MeasuredVolume:
-    """A volume on a measured drive. Commits share log writes: the more sessions wait, the more commits one log write
-    serves.
+    """A volume on a measured drive. Commits share log writes: if more sessions wait, a log write serves
+    more commits.
     """
 
     name: str
@@ -171,8 +180,8 @@ class MeasuredVolume:
         return self.drive.relative_error
 
     def offers(self, asked: VolumeDemand, sessions: float, per_s: float) -> Offer:
-        """The volume's stations at `per_s` transactions a second, whose log writes and background writes take a part of
-        its capacity. Raises OutsideMeasured if not even one request of this kind was measured.
+        """The volume's stations if there are `per_s` transactions a second. Log writes and background writes use a part
+        of its capacity. Raises OutsideMeasured if no request of this kind was measured, not even a single one.
         """
         stations = []
         path = asked.read.plus(asked.write)
@@ -184,8 +193,8 @@ class MeasuredVolume:
             )
         if asked.log.requests > 0:
             alone = self._speeds(Amount(), asked.log, 1)[0]
-            # A commit waits for the rest of a log write that is in progress, and then for its own log write: of n
-            # sessions at the log, half share the current write, and half share the next one.
+            # If a log write is in progress, a commit waits for its end, and then for its own log write. So of n
+            # sessions at the log, half share the current write, and the other half share the next one.
             together = 1.0 if asked.used.commits is None else max(1.0, asked.used.commits / asked.used.writes)
             sharing = range(1, max(1, math.ceil(sessions)) + 1) if together > 1 else (1,)
             visits = asked.log.requests * together
@@ -193,7 +202,7 @@ class MeasuredVolume:
         return Offer(tuple(stations))
 
     def shared(self, asked: VolumeDemand, _per_s: float, _sessions: float) -> VolumeDemand:
-        """The requests, with log writes as captured."""
+        """The requests. Commits share log writes as in the capture."""
         return asked
 
     def used_share(self, asked: VolumeDemand, per_s: float, sessions: float) -> float | None:
@@ -208,7 +217,7 @@ class MeasuredVolume:
         return requests_per_s / most
 
     def deepest(self) -> float:
-        """The most requests in progress that were measured."""
+        """The largest number of requests in progress that was measured."""
         return max(point.depth for point in self.drive.measured.points)
 
     def _speeds(self, reads: Amount, whole: Amount, sessions: float) -> tuple[float, ...]:
@@ -226,7 +235,9 @@ Volume = LimitedVolume | MeasuredVolume
 
 
 def tightest(rates: Mapping[str, int], *, shared: bool) -> Mapping[str, int]:
-    """The effective limits. If reads and writes share a limit, only the limit of reads, the smaller one."""
+    """The limits that decide. If reads and writes share a limit, it is the smaller one of both, under the name for
+    reads.
+    """
     if not shared:
         return {key: rates[key] for key in LIMITS if key in rates}
     found: dict[str, int] = {}

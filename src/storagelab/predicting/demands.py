@@ -1,9 +1,9 @@
-"""The requests and bytes that a transaction of the captured load needs from volumes, by object and by the kind of
-process that waits for them.
+"""The requests and bytes that a transaction of the captured load needs from volumes. They are counted by object, and by
+the kind of process that waits for them.
 
-A capture counts requests from the server to the operating system. Only a fraction of them reaches the device: the page
-cache answers reads and merges writes. The kernel's counters of the devices show this fraction. It is assumed to stay
-the same in other layouts.
+A capture counts the requests from the server to the operating system. Only a fraction of them reaches the device,
+because the page cache answers reads and merges writes. The kernel's counters of the devices show this fraction. The
+prediction assumes that the fraction stays the same in other layouts.
 """
 
 from __future__ import annotations
@@ -19,22 +19,25 @@ from storagelab.errors import StoreError
 from storagelab.model.engines import ENGINES
 
 Way = Literal["read", "write", "log", "evicted", "background_reads", "background_writes"]
-"""Reads and writes that a session waits for, log writes that commits share, background writes that free buffers for
-pages that are read, and all other requests for which no session waits."""
+"""Kinds of requests. A session waits for a `read` or a `write`. Commits share `log` writes. Writes of the kind
+`evicted` free buffers for pages that are read. No session waits for the `background_` kinds.
+"""
 SHARE_OF: dict[str, str] = {"evicted": "write", "background_reads": "read", "background_writes": "write"}
-"""These kinds of requests take the fraction that reaches the device from another kind."""
+"""For some kinds of requests, the fraction that reaches the device is not counted. It is taken from another kind."""
 BY_SECOND: tuple[Way, ...] = ("background_reads", "background_writes")
-"""The kinds of requests that are counted per second, not per transaction."""
+"""The kinds of requests that are counted per second instead of per transaction."""
 _LEAST_REQUESTS_PER_S = 1.0
 _LEAST_TRANSACTIONS = 20
 _CROWDED, _MOSTLY_FOREIGN = 2.0, 0.5
 MUCH_MORE = 1.5
-"""Devices count somewhat more bytes than a server's processes, because file systems write bytes of their own."""
+"""Devices count somewhat more bytes than a server's processes, because file systems also write their own data. Only if
+devices count more than this factor, other programs are assumed to be the reason.
+"""
 _LEAST_BYTES = 4096
 
 
 class Amount(NamedTuple):
-    """Requests that reach the device, and their bytes; `in_order`: the number of sequential requests among them."""
+    """Requests that reach the device, and their bytes. `in_order` is how many of the requests are sequential."""
 
     requests: float = 0.0
     bytes: float = 0.0
@@ -50,8 +53,9 @@ class Amount(NamedTuple):
 
 
 class Need(NamedTuple):
-    """The requests of one object to its volume. `amount` is for one transaction; for background writes, for one second
-    at the captured rate. `covered` is the share of the object's pages that were written in the window; None if unknown.
+    """The requests of one object to its volume. `amount` is for one transaction or, with background requests, for one
+    second at the captured rate. `covered` is the share of the object's pages that were written in the window; None if
+    unknown.
     """
 
     object: CapturedObject
@@ -61,16 +65,17 @@ class Need(NamedTuple):
 
 
 class Share(NamedTuple):
-    """The fractions of a volume's requests and of their bytes that reached the device."""
+    """The fraction of a volume's requests that reached the device, and the fraction of their bytes."""
 
     requests: float
     bytes: float
 
 
 class LogUse(NamedTuple):
-    """The use of the log in the capture: `commits` and log `writes` per transaction, `per_s` transactions a second.
-    `busy`: the fraction of time in which a log write was in progress. `beside`: other writes per transaction to the
-    log's volume for which sessions waited. `commits` is None if writing transactions were not counted.
+    """How the captured load used the log. `commits`: the fraction of transactions that wrote, and so committed to the
+    log; None if the server does not count them. `writes`: log writes per transaction. `per_s`: transactions a second.
+    `busy`: the fraction of the time in which a log write was in progress. `beside`: writes to other files on the log's
+    volume for which sessions waited, per transaction.
     """
 
     commits: float | None = None
@@ -82,8 +87,9 @@ class LogUse(NamedTuple):
 
 @dataclass(frozen=True)
 class Demands:
-    """`per_s`: transactions a second when captured, or 1 if they were not counted. `elsewhere_s`: the part of a
-    transaction's time that was spent neither on I/O nor on a CPU; None if the capture has no times of requests.
+    """What the captured load demands. `per_s`: transactions a second; 1 if they were not counted. `cpu_s`: the CPU time
+    of a transaction. `elsewhere_s`: the time of a transaction that was spent neither on I/O nor on a CPU; None if the
+    capture has no times of requests.
     """
 
     needs: tuple[Need, ...]
@@ -94,13 +100,15 @@ class Demands:
     elsewhere_s: float | None
     log: LogUse
     shares: Mapping[tuple[str, str], Share]
-    """By volume, then by `read`, `write` or `log`."""
+    """The fractions that reached the device. The keys are a volume and `read`, `write` or `log`."""
     without_device: tuple[str, ...]
-    """The volumes whose devices were not counted. All requests are assumed to reach these devices."""
+    """The volumes whose devices were not counted. For these, all requests are assumed to reach the device."""
 
 
 def demands_of(capture: Capture, name: str) -> Demands:
-    """Raises StoreError, which begins with `name`, if the capture shows no load that could be predicted."""
+    """The demands of the captured load. `name` is the capture's name for messages. Raises StoreError if the capture
+    shows no load that can be predicted.
+    """
     manifest = capture.manifest
     asked = sum(row.requests for row in capture.io if row.operation != "sync")
     transactions = manifest.transactions
@@ -121,7 +129,7 @@ def demands_of(capture: Capture, name: str) -> Demands:
     if machine is not None and machine.crowding >= _CROWDED and machine.foreign_share >= _MOSTLY_FOREIGN:
         raise StoreError(
             f"{name}: can't say: the machine was busy with other work: {machine}\n"
-            "  Capture again while it has none; clients of the load may run on another machine."
+            "  Capture again while it has no other work; clients of the load may run on another machine."
         )
     ended = float(transactions) if transactions is not None else manifest.seconds
     per_s = ended / manifest.seconds
@@ -142,7 +150,7 @@ def _way(row: IoRow, one: CapturedObject) -> Way:
     if row.operation == "read":
         return "read" if row.by == "session" else "background_reads"
     if one.kind == "log":
-        return "log"  # by any process: a session that commits writes the log, or waits for the process that does
+        return "log"  # whichever process writes the log, sessions that commit wait for it
     return "write" if row.by == "session" else "background_writes"
 
 
@@ -166,9 +174,9 @@ def _needs(
 
 
 def _with_evictions(sums: Mapping[tuple[str, Way], Amount]) -> Iterable[tuple[tuple[str, Way], Amount]]:
-    """Splits background writes into two kinds. Some writes free buffers, one for each page of the object that is read.
-    Their number per transaction does not depend on the rate of transactions. There are fewer of the other writes if
-    pages change again before they are written.
+    """Splits background writes into two kinds. For each page of the object that is read, one write frees a buffer. The
+    number of these writes per transaction does not depend on the rate of transactions. The other writes become fewer
+    per transaction if pages change again before they are written.
     """
     for (name, way), amount in sums.items():
         if way != "background_writes" or amount.requests <= 0:
@@ -183,10 +191,11 @@ def _with_evictions(sums: Mapping[tuple[str, Way], Amount]) -> Iterable[tuple[tu
 def _shares(
     capture: Capture, objects: Mapping[str, CapturedObject]
 ) -> tuple[dict[tuple[str, str], Share], tuple[str, ...]]:
-    """The fractions of requests that reached each volume's devices. All log writes reach the device, because a session
-    waits until its log write is there. With a log write come the flush of its sync and the file system's own writes:
-    the log's fraction of these is its fraction of the volume's syncs. All remaining device writes belong to the other
-    writes.
+    """The fractions of requests that reached the devices of each volume, and the volumes without counted devices.
+
+    All log writes reach the device, because a session waits until its log write is there. A log write also causes the
+    flush of its sync, and writes of the file system itself. The log's fraction of these equals its fraction of the
+    volume's syncs. The remaining writes of the device belong to the server's other writes.
     """
     asked: dict[tuple[str, str], Amount] = defaultdict(Amount)
     for row in capture.io:
@@ -222,9 +231,9 @@ def _shares(
 
 
 def bytes_of_server(capture: Capture) -> dict[str, float | None]:
-    """The most bytes that the server can have read from devices and written to them; None if unknown. The kernel counts
-    the bytes that processes read. For bytes that processes write, it counts whole folios, so the requested bytes are
-    used instead, plus a page for each write.
+    """The largest number of bytes that the server can have read from devices, and can have written to them. None if
+    unknown. For reads, the kernel counts the bytes of processes. For writes, the kernel counts whole folios. So the
+    requested bytes are used for writes, plus a page for each write.
     """
     own = sum(one.own_write_bytes or 0 for one in capture.manifest.volumes)
     asked = sum(row.bytes + row.requests * _LEAST_BYTES for row in capture.io if row.operation == "write")
@@ -234,9 +243,9 @@ def bytes_of_server(capture: Capture) -> dict[str, float | None]:
 def _leave_out_others(
     capture: Capture, reached: dict[tuple[str, str], Amount], asked: Mapping[tuple[str, str], Amount]
 ) -> None:
-    """Subtracts other programs' reads and writes from the requests at the devices, if they are many in comparison with
-    the server's bytes. Each volume gets the fraction of the server's bytes that it has of the requested bytes. A
-    request has at least one page, and must have been requested.
+    """Subtracts the reads and writes of other programs from those that reached the devices. Does so only if they are
+    many compared with the server's bytes. The server's bytes are distributed over the volumes like the requested bytes.
+    The requests on a volume are at most as many as were requested, and have at least the size of a page.
     """
     for operation, mine in bytes_of_server(capture).items():
         ways = ("read",) if operation == "read" else ("write", "log")
@@ -261,8 +270,9 @@ def _share(reached: Amount, asked: Amount) -> Share:
 
 
 def _waited_s(capture: Capture, objects: Mapping[str, CapturedObject], ended: float) -> float | None:
-    """The seconds that a transaction's session spent on I/O; None if the capture lacks the times of tables. A commit
-    waits for its log write and, if commits share log writes, on average for half of the log write before it.
+    """The seconds that a session spent on I/O for a transaction. None if the capture has no times of requests to
+    tables. A commit waits for its log write. If commits share log writes, it also waits for the log write before it: on
+    average for half of its time.
     """
     log = _log_rows(capture, objects)
     own = [row for row in capture.io if row.by == "session" and not _of_log(row, objects)]
@@ -289,7 +299,7 @@ def _log_use(capture: Capture, objects: Mapping[str, CapturedObject], needs: Ite
 
 
 def _log_rows(capture: Capture, objects: Mapping[str, CapturedObject]) -> list[IoRow]:
-    """The lines of the capture with the log's writes and syncs."""
+    """The rows of the capture with writes and syncs of the log."""
     return [row for row in capture.io if row.operation != "read" and _of_log(row, objects)]
 
 
@@ -298,10 +308,11 @@ def _of_log(row: IoRow, objects: Mapping[str, CapturedObject]) -> bool:
 
 
 def grown(covered: float | None, times: float) -> float:
-    """The factor by which background writes grow if there are `times` as many transactions a second. A page that
-    changes several times before it is written is written once. If all pages change equally often, a fraction `covered`
-    of the pages is written, where 1 - exp(-changes per page) = `covered`. If this fraction is unknown, writes grow with
-    changes.
+    """The factor by which background writes grow if the transactions a second grow by the factor `times`.
+
+    If a page changes several times before it is written, it is written only once. If all pages change equally often,
+    the fraction of pages that is written is `covered` = 1 - exp(-changes per page). If this fraction is unknown, the
+    writes are assumed to grow like the changes.
     """
     if covered is None or covered <= 0:
         return times

@@ -1,10 +1,11 @@
-"""Makes a Prediction from a capture, volumes and layouts, by operational analysis of a closed network.
+"""Predicts the rate of a captured load on volumes, in given layouts. The method is the operational analysis of a closed
+network.
 
 A transaction has demands: its requests by volume and kind, CPU time, and time elsewhere (locks, the network, the
 client). The captured number of sessions circulates in this network. Commits share log writes. Background writes use a
-volume's capacity, but no session waits for them. The rate of background writes depends on the number of pages that
-change again before they are written. The model predicts ratios: rates are scaled so that the captured layout has the
-captured rate.
+part of a volume's capacity, but no session waits for them. How many there are depends on how many pages change again
+before they are written. The model predicts ratios: all rates are scaled so that the captured layout has the captured
+rate.
 """
 
 from __future__ import annotations
@@ -25,19 +26,19 @@ from storagelab.predicting.prediction import Errors, LayoutPrediction, VolumeLoa
 
 CPU, SESSIONS = "the CPUs", "the sessions"
 _BUSY = 0.9
-"""A station with a lower utilisation is not named as the limit."""
+"""If no station has at least this utilisation, the sessions are named as the limit."""
 _ALLOWANCE_MOST = 200.0
 OVER = 1.05
-"""If a captured rate exceeds the volumes' capacity by more than this factor, the figures of the volumes are wrong."""
+"""If the captured rate exceeds the volumes' capacity by more than this factor, the figures of the volumes are wrong."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The volume of each captured object, by its id."""
+    """A layout: the volume of each captured object, by the object's ID."""
 
     places: Mapping[str, str]
     named: frozenset[str] = frozenset()
-    """The objects that the request names, by name, pattern or keyword."""
+    """The IDs of the objects that the request for this layout names, by a name, a pattern or a keyword."""
 
     def volume_of(self, one: CapturedObject) -> str:
         return self.places[one.id]
@@ -49,7 +50,7 @@ def present(capture: Capture) -> Layout:
 
 
 class ModelledRate(NamedTuple):
-    """The model's result for a layout, before scaling."""
+    """The model's result for a layout. It is not scaled to the captured rate."""
 
     per_s: float
     at_most_per_s: float
@@ -59,16 +60,19 @@ class ModelledRate(NamedTuple):
 
 @dataclass(frozen=True)
 class Server:
-    """The captured load on volumes. `cpus` is None if the number of CPUs is unknown."""
+    """The captured load and the volumes. `cpus` is None if the number of CPUs is unknown."""
 
     demands: Demands
     volumes: Mapping[str, Volume]
     cpus: int | None = None
 
     def expected(self, layout: Layout) -> ModelledRate:
-        """Raises OutsideMeasured if a volume gets a load outside of the measured range."""
-        # At a higher assumed rate, each transaction gets less of a volume's capacity. So exactly one assumed rate
-        # equals the resulting rate.
+        """The model's rate for a layout. Raises OutsideMeasured if the load of a volume is outside of what was
+        measured.
+        """
+        # A rate is assumed, and the model calculates the rate that results. If a higher rate is assumed, each
+        # transaction gets less of a volume's capacity. So there is exactly one assumed rate that equals the resulting
+        # rate.
         most = self._at(layout, 0.0)[0].per_s
         per_s = zero_of(lambda rate: self._at(layout, rate)[0].per_s - rate, most)
         found, solution = self._at(layout, per_s)
@@ -76,7 +80,9 @@ class Server:
         return found._replace(per_s=min(per_s, found.at_most_per_s))
 
     def _at(self, layout: Layout, per_s: float) -> tuple[ModelledRate, Solution]:
-        """The rate that layout and volumes allow beside the background writes of this many transactions a second."""
+        """The rate that layout and volumes allow if there are the background writes of `per_s` transactions
+        a second.
+        """
         demands = self.demands
         asked = self.asked(layout, per_s)
         offers = [self.volumes[name].offers(one, demands.sessions, per_s) for name, one in asked.items()]
@@ -87,7 +93,7 @@ class Server:
         else:
             delay_s += demands.cpu_s
         if not stations and delay_s <= 0:
-            raise OutsideMeasured("nothing is known that takes time: no volume that the load uses has a limit")
+            raise OutsideMeasured("no volume that the load uses has a limit, so nothing is known that takes time")
         found, most = _solved(stations, offers, delay_s, demands.sessions)
         return ModelledRate(found.per_s, most, _limited_by(stations, found), asked), found
 
@@ -98,11 +104,11 @@ class Server:
             deep = min(at.get(name, 0.0), self.demands.sessions)
             if deep > volume.deepest():
                 raise OutsideMeasured(
-                    f"{name}: {deep:.0f} requests would be in progress, and at most {volume.deepest():g} were measured"
+                    f"{name}: {deep:.0f} requests would be in progress, but at most {volume.deepest():g} were measured"
                 )
 
     def moved(self, layout: Layout, before: Layout) -> float:
-        """The fraction of the captured requests that go to another volume than `before`."""
+        """The fraction of the captured requests that go to another volume than in the layout `before`."""
         whole = elsewhere = 0.0
         for need in self.demands.needs:
             requests = need.amount.requests * (1.0 if need.way in BY_SECOND else self.demands.per_s)
@@ -111,7 +117,7 @@ class Server:
         return elsewhere / whole if whole else 0.0
 
     def asked(self, layout: Layout, per_s: float) -> dict[str, VolumeDemand]:
-        """The requests to each volume at this many transactions a second."""
+        """The requests to each volume if there are `per_s` transactions a second."""
         found: dict[str, VolumeDemand] = defaultdict(VolumeDemand)
         times = per_s / self.demands.per_s
         for need in self.demands.needs:
@@ -125,8 +131,8 @@ class Server:
 
 
 def _solved(stations: list[Station], offers: list[Offer], delay_s: float, sessions: float) -> tuple[Solution, float]:
-    """The network's rate and its upper bound. Requests that a limit admits at once count like additional sessions,
-    because no session waits for them; no session makes more transactions than without limits.
+    """The network's solution, and an upper bound of its rate. A limit admits some requests at once, and no session
+    waits for these. So they are modelled as additional sessions. The result is never faster than without limits.
     """
     allowances = {name: most for one in offers for name, most in one.allowances.items()}
     unlimited = [one for one in stations if one.name not in allowances]
@@ -136,14 +142,14 @@ def _solved(stations: list[Station], offers: list[Offer], delay_s: float, sessio
     if not allowances:
         return alone, most
     tight = min((one for one in stations if one.name in allowances), key=lambda one: one.capacity)
-    # From some 200 sessions on, more hardly change the rate.
+    # With more than about 200 additional sessions, the rate hardly changes any more.
     together = solve(stations, delay_s, math.ceil(sessions + min(allowances[tight.name], _ALLOWANCE_MOST)))
     limits = min(one.capacity for one in stations if one.name in allowances)
     return (together if together.per_s < alone.per_s else alone), min(most, limits)
 
 
 def _limited_by(stations: list[Station], found: Solution) -> str:
-    """The station with the highest utilisation, or the sessions if no station is busy."""
+    """The name of the station with the highest utilisation. If no station is busy, the sessions."""
     if not stations:
         return SESSIONS
     used = {one.name: found.per_s / one.capacity for one in stations}
@@ -157,7 +163,7 @@ def _limited_by(stations: list[Station], found: Solution) -> str:
 
 
 def predicted(server: Server, present: Layout, layouts: Mapping[str, Layout], errors: Errors) -> list[LayoutPrediction]:
-    """The captured layout first, with the captured rate, then the others."""
+    """The predictions of the layouts, in their order. The captured layout gets the captured rate."""
     server = calibrated(server, present)
     try:
         base = server.expected(present)
@@ -167,7 +173,9 @@ def predicted(server: Server, present: Layout, layouts: Mapping[str, Layout], er
 
 
 def captured_over_modelled(server: Server, present: Layout) -> float | None:
-    """The captured rate divided by the model's rate for the captured layout; None if the model has no rate for it."""
+    """The captured rate divided by the model's rate for the captured layout. None if the model can't
+    calculate a rate.
+    """
     try:
         return server.demands.per_s / calibrated(server, present).expected(present).per_s
     except OutsideMeasured:
@@ -175,9 +183,9 @@ def captured_over_modelled(server: Server, present: Layout) -> float | None:
 
 
 def calibrated(server: Server, present: Layout) -> Server:
-    """The server with the time elsewhere that explains the captured rate, but with at most the rest of the time after
-    its requests. If the times of requests are not known, and a busy volume already explains the rate, there is no time
-    elsewhere.
+    """The server with a time elsewhere that makes the model's rate equal the captured rate. This time is at most what
+    I/O and CPU leave of a transaction's time. If the times of requests are unknown and a busy volume explains the
+    captured rate, the time elsewhere is 0.
     """
     demands = server.demands
     try:

@@ -1,9 +1,9 @@
-"""A closed network has a fixed number of sessions.
+"""Solves a closed network. It has a fixed number of sessions. Each session is always in a transaction, which visits one
+station after the other.
 
-Each session is always in a transaction, which visits stations one after the other. The solution is exact, and equals
-that of mean value analysis. It is calculated by convolution (Buzen, Communications of the ACM 16, 1973), because the
-recursion of mean value analysis with load-dependent stations is numerically unstable. This module is pure arithmetic:
-only its callers know what a station represents.
+The solution is exact, and equals that of mean value analysis. It is calculated by convolution (Buzen, Communications of
+the ACM 16, 1973), because with load-dependent stations, the recursion of mean value analysis is numerically unstable.
+This module only calculates: what a station represents is decided by its callers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 _Weights = NDArray[np.longdouble]
-"""An array of long doubles, because the products of thousands of sessions exceed the range of a double."""
+"""An array of long doubles. With thousands of sessions, products exceed the range of a double."""
 
 
 _ONE = np.ones(1, dtype=np.longdouble)
@@ -24,8 +24,8 @@ _ONE = np.ones(1, dtype=np.longdouble)
 
 @dataclass(frozen=True)
 class Station:
-    """A station that a transaction visits `visits` times. `per_s`: the visits it completes per second while 1, 2, ...
-    sessions are at it; the last rate holds for more sessions, too.
+    """A station that each transaction visits `visits` times. `per_s` are rates: the visits that the station completes
+    per second with 1, 2, ... sessions at it. With more sessions than rates, the last rate applies.
     """
 
     name: str
@@ -34,19 +34,19 @@ class Station:
 
     @property
     def capacity(self) -> float:
-        """The most transactions a second that the station can serve."""
+        """The largest number of transactions a second that the station can serve."""
         return max(self.per_s) / self.visits if self.visits > 0 else math.inf
 
     @property
     def alone_s(self) -> float:
-        """The time of a transaction's visits while nobody else is there."""
+        """The time of a transaction's visits, in seconds, if no other session is at the station."""
         return self.visits / self.per_s[0]
 
 
 @dataclass(frozen=True)
 class Solution:
-    """`per_s`: transactions a second. `at()`: the mean number of sessions at each station, by name, calculated only on
-    request because this takes longer than the rate.
+    """`per_s`: transactions a second. `at()`: the mean number of sessions at each station, by its name. Calculating
+    this takes longer than calculating the rate, so it is done only on request.
     """
 
     per_s: float
@@ -57,10 +57,10 @@ _CLOSE, _ROUNDS = 1e-9, 100
 
 
 def zero_of(falling: Callable[[float], float], most: float) -> float:
-    """The zero of a falling function between 0 and `most`; `most` if the function is still above zero at `most`, and 0
-    if it is never above zero.
+    """The zero of a falling function between 0 and `most`. If the function is positive at `most`, the result is `most`.
+    If it is not positive at 0, the result is 0.
 
-    By the Illinois method (Dowell and Jarratt, BIT 11, 1971), which needs fewer values than a bisection.
+    Uses the Illinois method (Dowell and Jarratt, BIT 11, 1971), which needs fewer values than a bisection.
     """
     low, high = 0.0, most
     at_high = falling(high)
@@ -84,8 +84,8 @@ def zero_of(falling: Callable[[float], float], most: float) -> float:
 
 
 def bound(stations: Sequence[Station], think_s: float, sessions: float) -> float:
-    """An upper bound of transactions a second: the smaller of two bounds, of the busiest station and of sessions that
-    never wait for each other.
+    """An upper bound of transactions a second: the smaller one of two bounds. One is the capacity of the slowest
+    station. The other is the rate of sessions that never wait for each other.
     """
     alone_s = think_s + sum(one.alone_s for one in stations)
     alone = sessions / alone_s if alone_s > 0 else math.inf
@@ -93,9 +93,9 @@ def bound(stations: Sequence[Station], think_s: float, sessions: float) -> float
 
 
 def solve(stations: Sequence[Station], think_s: float, sessions: float) -> Solution:
-    """The solution for `sessions` sessions, each of which spends `think_s` of a transaction elsewhere. For a fractional
-    number of sessions, the result lies between the results of the two nearest whole numbers. Raises ValueError if a
-    transaction takes no time at all.
+    """The solution for `sessions` sessions. A transaction spends `think_s` seconds outside of all stations. If
+    `sessions` is fractional, the result is interpolated between the two nearest whole numbers. Raises ValueError if a
+    transaction takes no time.
     """
     used = [one for one in stations if one.visits > 0]
     if think_s <= 0 and not used:

@@ -1,4 +1,4 @@
-"""The proof of a recommendation: the spec that measures it, and the known case that its results become."""
+"""The proof of a recommendation: makes the spec that measures it, and stores its results as a known case."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ from storagelab.spec.reading import parse
 
 _KEPT = ("target", "workload", "measure", "between_runs")
 _ROOM_BYTES = 2**32
-"""The space on a volume made from a file, in addition to three times the moved data or the trace's need. Blocks that
-nobody writes take no space on the disk."""
+"""The space of a volume that is made from a file. It is added to three times the bytes that move, or that the trace
+needs. Blocks that are never written take no space on the disk.
+"""
 _MOST_OUTSTANDING, _ROUND_BYTES = 256, 2**20
 _ODD = re.compile(r"[^\w.#-]+", re.ASCII)
 _HEAD = """\
@@ -38,15 +39,15 @@ _HEAD = """\
 
 
 def spec_text(found: Advice, capture: Path, load: Path | None, volumes: Path, spec: Path) -> str:
-    """The spec that measures today's layout and the proposals under the load of another spec, or under the requests of
-    the capture. Raises SpecError.
+    """The text of a spec that measures today's layout and the proposals. The load is that of another spec (`load`), or
+    a replay of the captured requests. Raises SpecError.
     """
     for file in (spec, prediction_file(spec)):
         if file.exists():
             raise SpecError("exists already", file=file, key="--spec", hint="Name another file, or remove this one.")
     if load is not None and spec.resolve().parent != load.resolve().parent:
         hint = f"Write it beside {load.name}, whose files it uses: {load.parent / spec.name}"
-        raise SpecError("is not in the folder of the spec of the load", key="--spec", hint=hint)
+        raise SpecError("is not in the folder of the load's spec", key="--spec", hint=hint)
     under = _load(load, found) if load is not None else _replay(found, capture, spec)
     name = spec.stem
     layouts = {PRESENT: found.today} | {
@@ -69,7 +70,7 @@ def spec_text(found: Advice, capture: Path, load: Path | None, volumes: Path, sp
     ]  # fmt: skip
     text = with_schema("\n".join(lines) + "\n")
     try:
-        expand(parse(text, str(spec)))  # what `plan` refuses is not written
+        expand(parse(text, str(spec)))  # so that no spec is written that `plan` would refuse
     except SpecError as error:
         problem = f"{error.key or 'layout'}: {error.problem}, so no spec can be written that measures the layouts"
         raise SpecError(problem, file=load or volumes, key="--spec", hint=error.hint) from None
@@ -77,14 +78,14 @@ def spec_text(found: Advice, capture: Path, load: Path | None, volumes: Path, sp
 
 
 def prediction_file(spec: Path) -> Path:
-    """The path of the file with the prediction of a spec's layouts, for `compare`."""
+    """The file with the prediction of a spec's layouts. `compare` reads it."""
     return spec.with_name(f"{spec.stem}-prediction.json")
 
 
 class _Load(NamedTuple):
-    """The load of a proof. `text` is its description, `tables` are its tables in a spec, and `file_bytes` is the size
-    of a file on each volume, if it needs one. `key_of` returns the name of an object in `layout.objects`; None if the
-    load never touches the object.
+    """The load of a proof. `text` describes it, and `tables` are its tables in a spec. `file_bytes` is the size of the
+    file that it needs on each volume; None if it needs none. `key_of` returns the name of an object in
+    `layout.objects`, or None if the load does not touch the object.
     """
 
     text: str
@@ -94,7 +95,7 @@ class _Load(NamedTuple):
 
 
 def _load(load: Path, found: Advice) -> _Load:
-    """The load of another spec."""
+    """The load of another spec. Raises SpecError if its spec can't be used."""
     hint = "Name a spec with the load to measure, such as one of storagelab init --from-server DSN."
     try:
         tables: dict[str, Any] = tomllib.loads(text_of(load))
@@ -106,7 +107,7 @@ def _load(load: Path, found: Advice) -> _Load:
             raise SpecError("is missing", file=load, key=key, hint=hint)
     if (engine := tables["target"].get("engine")) != found.engine:
         raise SpecError(
-            f"is {engine!r}, and the capture is of {ENGINES[found.engine].title}", file=load, key="target.engine",
+            f"is {engine!r}, but the capture is of {ENGINES[found.engine].title}", file=load, key="target.engine",
             hint="Name a spec of that engine: storagelab init --from-server DSN writes one.",
         )  # fmt: skip
     if tables["target"].keys() & {"dsn", "dsn_env"}:
@@ -116,7 +117,7 @@ def _load(load: Path, found: Advice) -> _Load:
 
 
 def _replay(found: Advice, capture: Path, spec: Path) -> _Load:
-    """A replay of the capture's requests, as fast as possible, with as many threads as there were sessions."""
+    """A replay of the captured requests: as fast as possible, with as many threads as sessions worked."""
     file = capture / REQUESTS
     if not file.exists():
         hint = "Name a spec with the load to measure: --load my.toml. Or capture with --requests, to replay these."
@@ -128,7 +129,7 @@ def _replay(found: Advice, capture: Path, spec: Path) -> _Load:
     }  # fmt: skip
 
     def key_of(key: str) -> str | None:
-        # the names of a trace have no odd characters
+        # names in a trace have no unusual characters
         pattern = _ODD.sub("*", key)
         return pattern if key == LOG or Placement({pattern: ""}).problem(trace.objects) is None else None
 
@@ -138,7 +139,7 @@ def _replay(found: Advice, capture: Path, spec: Path) -> _Load:
 
 
 def _data(found: Advice) -> str:
-    """The volume with the most objects."""
+    """The volume with the most tables and indexes. It becomes the place of all objects that the spec does not name."""
     names = [volume for key, volume in found.today.items() if key not in (LOG, TEMPORARY)]
     return max(names, key=names.count) if names else next(iter(found.folders))
 
@@ -149,7 +150,9 @@ def _level(places: Mapping[str, str], keys: Mapping[str, str]) -> dict[str, str]
 
 
 def _volumes(found: Advice, file: Path, least: int) -> dict[str, dict[str, object]]:
-    """The spec's tables of volumes: a given folder, or a volume that is made from a file and has the same limit."""
+    """The volumes of the spec. A volume is the folder that the user gave, or is made from a file with the
+    same limit.
+    """
     asked, written = reckoning.load(file), tomllib.loads(text_of(file))["volumes"]
     volumes: dict[str, dict[str, object]] = {}
     moved = sum(move.bytes or 0 for one in found.measurable for move in one.moves)
@@ -166,9 +169,9 @@ def _volumes(found: Advice, file: Path, least: int) -> dict[str, dict[str, objec
 
 
 def learn(known: Prediction, found: Beside, names: Mapping[str, str], campaign: str, own: Path) -> bool:
-    """Stores the rates that a campaign measured for a prediction's layouts, in place of earlier rates of the same case.
-    Returns false if there is nothing to store, because the captured layout was not measured, or none of the other
-    layouts. Raises StoreError.
+    """Stores the rates that a campaign measured for the layouts of a prediction as a known case. Replaces earlier rates
+    of the same campaign. Returns False if there is nothing to store, because the captured layout was not measured, or
+    no other layout was. Raises StoreError.
     """
     if names[found.base] != PRESENT:
         return False

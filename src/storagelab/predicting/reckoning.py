@@ -1,4 +1,6 @@
-"""Makes a Prediction from a capture's folder and a file of volumes: matches their names, and states the assumptions."""
+"""Makes a prediction from the folder of a capture and a file of volumes. Matches their names, and lists the
+assumptions.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ _MODEL_FAR = 1.25
 
 @dataclass(frozen=True)
 class Question:
-    """A capture together with its file of volumes, which give the captured load on these volumes."""
+    """What is to be predicted: a captured load on the volumes of a file."""
 
     name: str
     file: Path
@@ -50,12 +52,14 @@ class Question:
         )  # fmt: skip
 
     def notes(self, errors: prediction.Errors, at_most_per_s: float | None) -> tuple[str, ...]:
-        """Notes on facts about the capture, and on assumptions. `at_most_per_s` is the captured layout's bound."""
+        """Notes on the capture and on assumptions. `at_most_per_s` is the upper bound of the captured layout's rate."""
         return tuple(_notes(self.capture, self.server, errors, at_most_per_s))
 
 
 def read(captured: Path, file: Path) -> Question:
-    """Raises SpecError, PreflightError or StoreError, each with file, key and way out."""
+    """Reads a capture and a file of volumes. Raises SpecError, PreflightError or StoreError, which name the file, the
+    key and the solution.
+    """
     asked = load(file)
     capture = _renamed(folder.read(captured), asked)
     volumes = {name: _volume(name, one, file) for name, one in asked.volumes.items()}
@@ -67,7 +71,9 @@ def read(captured: Path, file: Path) -> Question:
 
 
 def predict(captured: Path, file: Path, own: Path | None = None) -> prediction.Prediction:
-    """`own`: the user's own known cases. Raises SpecError, PreflightError or StoreError with file, key and way out."""
+    """The prediction of the layouts in `file`. `own` is the file with the user's own known cases. Raises SpecError,
+    PreflightError or StoreError, which name the file, the key and the solution.
+    """
     question = read(captured, file)
     capture, asked = question.capture, question.asked
     layouts = {prediction.PRESENT: model.present(capture)}
@@ -82,11 +88,13 @@ def predict(captured: Path, file: Path, own: Path | None = None) -> prediction.P
 
 
 def _shows_nothing(capture: Capture, layout: model.Layout, wanted: LayoutRequest | None) -> str:
-    """Why the capture can't predict a layout; empty if some object that the layout names has I/O in the capture."""
+    """Why the capture can't predict a layout; "" if the capture has I/O of at least one object that the
+    layout names.
+    """
     if wanted is None or not (wanted.objects or wanted.log) or layout.named & {row.object for row in capture.io}:
         return ""
     names = *wanted.objects, *(("log",) if wanted.log else ())
-    return f"the capture has no I/O of what it names ({', '.join(names)})"
+    return f"the capture has no I/O of the objects that it names ({', '.join(names)})"
 
 
 def _volume(name: str, one: VolumeFigures, file: Path) -> Volume:
@@ -110,7 +118,7 @@ def _volume(name: str, one: VolumeFigures, file: Path) -> Volume:
 
 
 def _renamed(capture: Capture, asked: VolumesFile) -> Capture:
-    """The capture, whose volumes have the names of the file."""
+    """The capture with the names that the file gives to its volumes."""
     names = {old: name for name, one in asked.volumes.items() for old in one.captured}
     manifest = capture.manifest
     objects = tuple(one.model_copy(update={"volume": names.get(one.volume, one.volume)}) for one in manifest.objects)
@@ -127,15 +135,15 @@ def _check(capture: Capture, captured: Path, asked: VolumesFile, file: Path) -> 
                 hint = choices(old, own, "The capture has")
                 raise SpecError(f"no volume is named {old!r}", file=file, key=key, hint=hint)
             if old in claimed:
-                hint = "Let one volume of the file be it."
-                raise SpecError(f"{old!r} is volumes.{claimed[old]} already", file=file, key=key, hint=hint)
+                hint = "Name it in `captured` of only one volume."
+                raise SpecError(f"{old!r} already belongs to volumes.{claimed[old]}", file=file, key=key, hint=hint)
             claimed[old] = name
     used = dict.fromkeys(one.volume for one in capture.manifest.objects)
     for name in used:
         if name not in asked.volumes:
             hint = (
                 f"{captured} was made on {', '.join(used)}: add [volumes.{name}] with a limit or a profile; "
-                "or name it in `captured` of one."
+                "or name it in `captured` of another volume."
             )
             raise SpecError("a volume of the capture has no figures", file=file, key=f"volumes.{name}", hint=hint)
 
@@ -148,65 +156,65 @@ def _notes(
     if demands.elsewhere_s is None:
         off = "track_io_timing is off" in " ".join(capture.manifest.notes)
         yield (
-            f"The capture has no times of requests{' (track_io_timing was off)' * off}: what I/O does not explain of "
-            "the captured rate is taken to be time elsewhere, so a gain may be larger than predicted."
+            f"The capture has no times of requests{' (track_io_timing was off)' * off}. So the time of a transaction "
+            "that I/O does not explain is assumed to be time elsewhere, and a gain may be larger than predicted."
         )
     limited = [one for one in server.volumes.values() if isinstance(one, LimitedVolume) and not one.shares_limit]
     for one in limited:
         for way in ("read", "write"):
             if not any(key.startswith(way) for key in one.rates):
-                yield f"volumes.{one.name}.limit has nothing for {way}s: they are taken never to be a limit."
+                yield f"volumes.{one.name}.limit has nothing for {way}s: they are assumed never to be the limit."
     if server.cpus is None:
-        yield "The number of CPUs is not given ([server] cpus): they are taken never to be a limit."
+        yield "The number of CPUs is not given ([server] cpus): they are assumed never to be the limit."
     far = model.captured_over_modelled(server, model.present(capture))
     over = at_most_per_s is not None and demands.per_s > model.OVER * at_most_per_s
     if far is not None and (over or not 1 / _MODEL_FAR < far < _MODEL_FAR):
         yield (
-            f"The captured rate is {far:.2g} times what these volumes explain for the captured layout: "
-            "check their figures. Predicted rates are scaled by that; the most that volumes can take is not."
+            f"The captured rate is {far:.2g} times the rate that these volumes explain for the captured layout: check "
+            "their figures. Predicted rates are scaled by this factor. Upper bounds of rates are not scaled."
         )
     yield (
-        "Assumed: the share of requests that reaches the devices, and the bytes of a request, stay the same; "
-        "transactions do what they did."
+        "Assumptions: the share of requests that reaches the devices and the size of requests stay the same, and "
+        "transactions do the same work."
     )
     count = f"{len(errors.cases)} {errors.of}"
     if errors.confidence is None:
         yield f"No intervals: {count} are too few."
     else:
         grow = "They grow with the share of the load that moves and with the predicted change."
-        yield f"The intervals come from {count}, predicted and then measured. {grow}"
+        yield f"The intervals come from {count}, which were predicted and then measured. {grow}"
 
 
 def _of_capture(capture: Capture, demands: Demands) -> Iterator[str]:
     manifest = capture.manifest
     if not manifest.complete:
-        yield "The capture was cut off: the prediction is of what it holds."
+        yield "The capture was interrupted: the prediction is based on what was stored until then."
     for change in manifest.changes:
-        yield f"In the capture, after {change.second:.0f} s: {change.what.rstrip('.')}. The prediction is of the mean."
+        yield f"In the capture, after {change.second:.0f} s: {change.what.rstrip('.')}. The prediction uses the mean."
     if not demands.counted:
-        yield "The capture counts no transactions: rates are multiples of the captured one."
+        yield "The capture has no counts of transactions, so rates are multiples of the captured rate."
     if demands.without_device:
         names = ", ".join(demands.without_device)
-        yield f"The devices of {names} were not counted: each request of the server is taken to reach them."
+        yield f"The devices of {names} were not counted. All requests of the server are assumed to reach them."
     if any(row.object == ALL_TABLES for row in capture.io):
-        yield "Some I/O is known of all tables together: it stays where it was, unless all of them move to one volume."
+        yield "Some I/O is known only for all tables together. It stays where it was, unless all move to one volume."
     yield from _of_others(capture)
     if manifest.machine is None:
-        yield "Whether the server's machine was busy with other work is not known."
+        yield "It is not known whether the server's machine was busy with other work."
     elif manifest.machine.crowding >= 1.05:
         yield f"The machine had other work, as in a third of the known cases: {manifest.machine}."
 
 
 def _of_others(capture: Capture) -> Iterator[str]:
-    """The I/O of other programs at the devices."""
+    """Notes about the I/O of other programs at the devices."""
     for operation, mine in bytes_of_server(capture).items():
         verb, seconds = "read" if operation == "read" else "wrote", capture.manifest.seconds
         all_ = sum(row.bytes for row in capture.devices if row.operation == operation)
         if all_ and mine is None:
-            yield f"What other programs {verb} at the devices is not known: all of it counts as the server's."
+            yield f"It is not known what other programs {verb} at the devices, so all of it counts as the server's."
         elif mine is not None and all_ > MUCH_MORE * mine:
             rates = [numbers.bytes_(one / seconds) for one in (all_, mine)]
-            yield f"The devices {verb} {rates[0]}/s, the server {rates[1]}/s of it at most. The rest is left out."
+            yield f"The devices {verb} {rates[0]}/s, but the server at most {rates[1]}/s. The rest is left out."
 
 
 # --- the file of volumes and layouts: its keys and their meaning ------------------------------------------------------
@@ -215,45 +223,46 @@ _HINT = 'Write [volumes.NAME] with limit = { like = "gp3" } or profile = "drive.
 
 
 class VolumeFigures(Described):
-    """The speed of a volume: by its limits, or by a profile that `storagelab drives fit` measured."""
+    """The speed of a volume: its limits, or the profile of a drive that `storagelab drives fit` measured."""
 
     limit: Annotated[LimitConfig | None, LeftOut("as the profile has it")] = None
-    """Its limits per second: the keys of a spec's limit, or a cloud disk's name in `like`."""
+    """The volume's limits per second. It has the keys of a spec's limit, or a cloud disk's name in `like`."""
     profile: Annotated[str | None, LeftOut("none")] = Field(None, examples=["drive.toml"])
-    """The file of a measured drive's profile; relative paths begin at the folder of this file."""
+    """The file with the profile of a measured drive. A relative path starts at the folder of this file."""
     captured: tuple[str, ...] = ()
-    """The names that the capture uses for this volume, if they differ from its name here."""
+    """The names of this volume in the capture, if they differ from its name here."""
     size_bytes: Annotated[int | None, LeftOut("100 GB")] = Field(None, ge=2**24, lt=2**63)
-    """Its size, for cloud disks whose limits grow with it."""
+    """The volume's size. It is needed for cloud disks whose limits grow with the size."""
     latency_s: float = Field(0.0, ge=0, le=60, examples=[0.0005])
-    """With a limit: the time of a request that the limit does not delay."""
+    """For a volume with a limit: the time of a request that the limit does not delay."""
     shared: Annotated[bool | None, LeftOut("true for a cloud disk, false for other limits")] = None
-    """With a limit: whether reads and writes share it."""
+    """For a volume with a limit: whether reads and writes share the limit."""
     price: Annotated[float | None, LeftOut("unknown")] = Field(None, ge=0, le=10**9, examples=[120])
-    """Its price for a month, in any currency."""
+    """The volume's price for a month, in any currency."""
     path: Annotated[str | None, LeftOut("made from a file, with the limit")] = None
-    """A folder on it, where `recommend --spec` may measure."""
+    """A folder on the volume where the spec of `recommend --spec` may measure."""
 
 
 class LayoutRequest(Described):
-    """A layout to predict. What it doesn't name stays where it was captured."""
+    """A layout to predict. Objects that it does not name stay where they were captured."""
 
     objects: dict[str, str] = Field(default_factory=dict)
-    """Tables and indexes by name or pattern, and the words `tables`, `indexes` and `temp`, each with its volume, as in
-    `layout.objects` of a spec."""
+    """The volumes of tables and indexes, by name or pattern. The words `tables`, `indexes` and `temp` are possible,
+    too, as in `layout.objects` of a spec.
+    """
     log: Annotated[str | None, LeftOut("where it was captured")] = None
     """The volume of the log."""
 
 
 class ServerFigures(Described):
-    """Properties of the server other than its volumes."""
+    """Properties of the server, apart from its volumes."""
 
     cpus: Annotated[int | None, LeftOut("as the capture has it")] = Field(None, ge=1, le=65536)
-    """The number of the server's CPUs. If the capture lacks this number, too, CPUs are never the limit."""
+    """The number of the server's CPUs. If the capture does not have this number either, CPUs are never the limit."""
 
 
 class VolumesFile(Described):
-    """The whole file."""
+    """The content of the file of volumes and layouts."""
 
     volumes: dict[str, VolumeFigures] = Field(min_length=1)
     layouts: dict[str, LayoutRequest] = Field(default_factory=dict)
@@ -261,7 +270,7 @@ class VolumesFile(Described):
 
 
 def load(file: Path) -> VolumesFile:
-    """Reads the file. Raises SpecError that names file, key and way out."""
+    """Reads the file. Raises SpecError, which names the file, the key and the solution."""
     try:
         tables: dict[str, Any] = given_files.toml_of(given_files.text_of(file))
     except FileNotFoundError:
@@ -283,14 +292,14 @@ def load(file: Path) -> VolumesFile:
             hint = "Rename it here, and add captured = [...] with the name that the capture has."
             raise SpecError("can't name a volume", file=file, key=f"volumes.{name!r}", hint=hint)
         if one.path is not None and (not Path(one.path).is_absolute() or not one.path.isprintable()):
-            hint = 'Write a folder from the root on: path = "/mnt/new".'
-            raise SpecError(f"{one.path!r} is no absolute path", file=file, key=f"volumes.{name}.path", hint=hint)
+            hint = 'Write the whole path of a folder: path = "/mnt/new".'
+            raise SpecError(f"{one.path!r} is not an absolute path", file=file, key=f"volumes.{name}.path", hint=hint)
     return asked
 
 
 def skeleton(manifest: Manifest) -> str:
-    """A file for this capture, in which the user fills in the figures."""
-    lines = ["# What each volume can take, and the layouts to predict. Give each volume a limit or a profile."]
+    """The text of a file for this capture. The user must add the figures of the volumes."""
+    lines = ["# The speed of each volume, and the layouts to predict. Give each volume a limit or a profile."]
     for one in manifest.volumes:
         name, path = (json.dumps(text, ensure_ascii=False) for text in (one.name, one.path))
         lines += [
@@ -304,11 +313,11 @@ def skeleton(manifest: Manifest) -> str:
     return "\n".join(lines) + "\n"
 
 
-# --- where a layout puts the captured objects -------------------------------------------------------------------------
+# --- the volumes of the captured objects in a layout ------------------------------------------------------------------
 
 
 def placed(capture: Capture, asked: LayoutRequest, volumes: Collection[str], file: str, key: str) -> model.Layout:
-    """The requested layout. Raises SpecError for an object or a volume that doesn't exist."""
+    """The requested layout. Raises SpecError if it names an object or a volume that does not exist."""
     wanted = {f"{key}.objects.{name}": volume for name, volume in asked.objects.items()} | {f"{key}.log": asked.log}
     for place, volume in wanted.items():
         if volume is not None and volume not in volumes:
@@ -338,6 +347,6 @@ def _wanted(one: CapturedObject, named: Object | None, placement: Placement, ask
 
 
 def _object(objects: Mapping[str, CapturedObject], one: CapturedObject) -> Object:
-    """The object's own name; for a table's TOAST data the table's name, because they move together."""
+    """The object with its own name. TOAST data gets the name of its table, because both move together."""
     of = objects.get(one.id.removesuffix(TOAST), one)
     return Object((of.name,), "index" if one.kind == "index" else "table", of.schema_ or "")

@@ -1,9 +1,10 @@
-"""Finds, from a capture and volumes, at most three layouts that are worth a move, or none.
+"""Recommends at most three layouts that are worth a move, or none. Searches them with the model of `predict`, from a
+capture and a file of volumes.
 
-It searches with the model of `predict`. A unit moves as a whole: a table with its long values, an index, the log, or
-temporary files. A unit that causes little of its volume's load stays where it is. If there are few placements, it
-predicts all. Otherwise, a local search from several starts moves one unit at a time while the predicted rate grows.
-Then it undoes moves that alone gain little.
+A unit is what moves as a whole: a table with its long values, an index, the log, or temporary files. If a unit causes
+only a small part of its volume's load, it stays where it is. If there are few placements, all of them are predicted.
+Otherwise a local search is made from several starts. It moves one unit at a time, as long as the predicted rate grows.
+At the end, moves that gain little are undone.
 """
 
 from __future__ import annotations
@@ -35,52 +36,55 @@ from storagelab.words.numbers import percent, plural
 SHORT_S = 60
 WORTH = 0.1
 _MATTERS, _MOVE_GAINS, _OF_GAIN = 0.02, 0.02, 0.95
-"""The smallest share of its volume's load with which a unit may move. The smallest gain of a single move. The share of
-the best layout's gain that fewer moves must keep."""
+"""Three shares. A unit may move only if it causes at least this share of its volume's load. A move must gain at least
+this share by itself. After moves are undone, at least this share of the best layout's gain must remain.
+"""
 _ALL_OF, _STARTS = 700, 6
-"""Up to this many placements, all are predicted. If there are more, a local search has this many starts."""
+"""If there are at most this many placements, all are predicted. Otherwise, this many local searches are made."""
 _NAMES = ("proposal 1", "proposal 2", "proposal 3")
 _ROOM = 1.1
-"""The space that objects need, as a multiple of their size: they grow, and files of the system lie beside them."""
+"""The space that objects need, as a multiple of their size. They grow, and the file system needs space, too."""
 _LOG_BYTES = 2**30
-"""The least room of a log, which grows between checkpoints: PostgreSQL's default of `max_wal_size`."""
+"""The least space for a log, because it grows between checkpoints. It is PostgreSQL's default of `max_wal_size`."""
 _FAR = 2.0
-"""If a captured rate is this many times the rate that the volumes explain, the figures of the volumes are wrong."""
+"""If the captured rate is more than this many times the rate that the volumes explain, the volumes' figures
+are wrong.
+"""
 _COPY_BYTES = 2**18
-"""The largest request of a copy, on a volume whose limit counts requests alone."""
+"""The largest request of a copy, in bytes. It is needed for volumes whose limit only counts requests."""
 
 
 class Move(Described):
-    """A unit that moves: a table, an index, `log`, `temp`, or `tables` if the capture can't tell tables apart."""
+    """A unit that moves: a table, an index, `log` or `temp`. If the capture can't tell tables apart, all `tables`."""
 
     what: str
-    """Its key in `layout.objects`, or `log`."""
+    """The unit's key in `layout.objects`, or `log`."""
     kind: Kind
     names: tuple[str, ...]
-    """Schema and name of a table or an index."""
+    """The schema and the name of a table or an index."""
     from_: str = Field(alias="from")
     to: str
     bytes: int | None
     copy_s: float | None
-    """The least time of copying it, by the limits of both volumes."""
+    """The least time, in seconds, to copy the unit. It follows from the limits of both volumes."""
 
 
 class Proposal(Described):
-    """A layout that is worth its moves. Its name is that of its prediction."""
+    """A layout that is worth its moves. `name` is also the name of its prediction."""
 
     name: str
     times_present: Estimate
-    """Its rate divided by today's rate."""
+    """The layout's rate divided by today's rate."""
     moves: tuple[Move, ...]
     price: float | None
-    """The monthly price of the volumes that the layout uses; none if one of them has no price."""
+    """The monthly price of the volumes that the layout uses. None if one of them has no price."""
     limited_today: str
     limited_then: str
 
 
 class Advice(Described):
-    """At most three proposals, the fastest first. Without a proposal, the layout should stay, and `because` says why.
-    `unsure` is then the best placement, if its gain would be worth a move but its interval includes no gain.
+    """At most three proposals, the fastest first. If there is none, today's layout should stay, and `because` says why.
+    Then `unsure` may be the best placement: its predicted gain is worth a move, but its interval includes no gain.
     """
 
     capture: str
@@ -88,35 +92,35 @@ class Advice(Described):
     proposals: tuple[Proposal, ...]
     unsure: Proposal | None
     prediction: Prediction
-    """The predictions of today's layout and of the layouts that a proof may measure."""
+    """The predictions of today's layout, and of the layouts that a proof may measure."""
     because: str
     today: dict[str, str]
-    """The volume of each unit, by its key."""
+    """The current volume of each unit, by the unit's key."""
     data: str | None
-    """The volume of the server's own files; none if unknown."""
+    """The volume with the server's own files. None if unknown."""
     folders: dict[str, str]
-    """A folder on each volume, or a placeholder for an unknown folder."""
+    """A folder on each volume. If the folder is unknown, a placeholder."""
     worth: float
     """The least gain that is worth a change, as a share of today's rate."""
     price_today: float | None
     considered: tuple[str, ...]
-    """The units that may move."""
+    """The keys of the units that may move."""
     predicted: int
-    """Placements that were predicted, of `placements` that there are."""
+    """How many of the possible `placements` were predicted."""
     placements: int
     doubts: tuple[str, ...]
-    """Sentences on facts that make the capture doubtful."""
+    """Sentences about facts that make the capture itself doubtful."""
     notes: tuple[str, ...]
 
     @property
     def measurable(self) -> tuple[Proposal, ...]:
-        """The layouts that a proof measures in addition to today's layout."""
+        """The layouts that a proof measures besides today's layout."""
         return self.proposals or ((self.unsure,) if self.unsure is not None else ())
 
 
 @dataclass(frozen=True)
 class Unit:
-    """The objects that move as a whole. `key` is the unit's name in `layout.objects`, or `log`."""
+    """Objects that move as a whole. `key` is the unit's name in `layout.objects`, or `log`."""
 
     key: str
     kind: Kind
@@ -125,27 +129,29 @@ class Unit:
     volume: str
     bytes: int | None
     share: float
-    """The largest of its fractions of the volume's reads, writes and bytes."""
+    """The largest of three fractions: what the unit causes of its volume's reads, of its writes, and of its bytes."""
 
     @property
     def name(self) -> str:
-        """The unit's name in the answer."""
+        """The unit's name in texts for the user."""
         return ".".join(self.names) or self.key
 
 
 Places = tuple[str, ...]
-"""The volume of each unit."""
+"""A placement: the volume of each unit, in the order of the units."""
 
 
 @dataclass
 class Search:
-    """Predicts placements of units, each placement once."""
+    """Searches placements of units, and predicts each placement only once."""
 
     question: Question
     units: Sequence[Unit]
     budget: float | None = None
     found: dict[Places, float] = field(default_factory=dict)
-    """The predicted rate of each placement; 0 for a placement that can't be predicted, made or paid for."""
+    """The predicted rate of each placement. It is 0 if the placement can't be predicted, does not fit, or costs too
+    much.
+    """
 
     def __post_init__(self) -> None:
         self.today = model.present(self.question.capture)
@@ -173,7 +179,7 @@ class Search:
             return 0.0
 
     def _may_be(self, places: Places) -> bool:
-        """Whether the placement's volumes have enough space and cost no more than the budget."""
+        """Whether the volumes have enough space for this placement, and cost no more than the budget."""
         layout, needed = self.layout(places), defaultdict[str, float](float)
         for one in self.question.capture.manifest.objects:
             needed[layout.places[one.id]] += _ROOM * max(size_of(one) or 0, _LOG_BYTES if one.kind == "log" else 0)
@@ -182,13 +188,15 @@ class Search:
         return fits and (self.budget is None or (self.price(places) or 0.0) <= self.budget)
 
     def price(self, places: Places) -> float | None:
-        """The price of the volumes that hold any unit; None if one of them has no price."""
+        """The price of the volumes that a placement uses; None if one of them has no price."""
         used = set(self.layout(places).places.values())
         prices = [self.question.asked.volumes[name].price for name in used]
         return None if None in prices else sum(one for one in prices if one is not None)
 
     def run(self, seed: int = 1) -> None:
-        """Fills `found`: with all placements if they are few."""
+        """Predicts placements, and stores them in `found`: all placements if they are few, otherwise by
+        local search.
+        """
         if self.placements <= _ALL_OF:
             for places in product(self.volumes, repeat=len(self.units)):
                 self.per_s(places)
@@ -202,7 +210,7 @@ class Search:
                 here = best
 
     def _beside(self, places: Places) -> Iterator[Places]:
-        """The placements with one unit moved, or with two units exchanged."""
+        """The placements that differ in one step: one unit is moved, or two units are exchanged."""
         for at in range(len(places)):
             yield from ((*places[:at], to, *places[at + 1 :]) for to in self.volumes if to != places[at])
         for one in range(len(places)):
@@ -216,14 +224,16 @@ class Search:
         return sum(to != today for to, today in zip(places, self.stays, strict=True))
 
     def times(self, places: Places, errors: Errors) -> Estimate:
-        """The rate divided by today's rate, with its interval."""
+        """The placement's rate divided by today's rate, with its interval."""
         layouts = {PRESENT: self.today, "then": self.layout(places)}
         found = model.predicted(self.server, self.today, layouts, errors)[1].times_present
         assert found is not None, "it was predicted before"
         return found
 
     def with_fewest_moves(self, places: Places) -> Places:
-        """The placement without moves that alone gain less than 2 %, provided that 95 % of the gain remains."""
+        """The placement without unnecessary moves. A move is undone if it gains less than 2 % by itself, or if 95 % of
+        the whole gain remain without it.
+        """
         least = self.per_s(self.stays) + _OF_GAIN * (self.per_s(places) - self.per_s(self.stays))
         while True:
             back = {
@@ -242,12 +252,15 @@ def recommend(
     captured: Path, file: Path, keep: Iterable[str] = (), worth: float = WORTH, budget: float | None = None,
     own: Path | None = None,
 ) -> Advice:  # fmt: skip
-    """Raises SpecError, PreflightError or StoreError, each with file, key and way out."""
+    """Recommends layouts. `keep`: units that must stay. `worth`: the least gain that is worth a change. `budget`: the
+    highest monthly price. `own`: the file with the user's own known cases. Raises SpecError, PreflightError or
+    StoreError, which name the file, the key and the solution.
+    """
     question = read(captured, file)
     unpriced = [name for name, one in question.asked.volumes.items() if one.price is None]
     if budget is not None and unpriced:
-        hint = "Write what it costs a month: price = 110."
-        raise SpecError("is missing, and --budget needs it", file=file, key=f"volumes.{unpriced[0]}.price", hint=hint)
+        hint = "Write the price for a month: price = 110."
+        raise SpecError("is missing, but --budget needs it", file=file, key=f"volumes.{unpriced[0]}.price", hint=hint)
     _refuse_one_device_twice(question)
     units = _units(question)
     stay = set(keep)
@@ -266,7 +279,7 @@ def recommend(
     layouts = {PRESENT: search.today} | {name: search.layout(one) for name, one in zip(_NAMES, chosen, strict=False)}
     found = model.predicted(search.server, search.today, layouts, errors)
     small = sum(one.share < _MATTERS for one in units)
-    left = f"{plural(small, 'object')} with less than {percent(_MATTERS)} of the load of a volume: left in place."
+    left = f"{plural(small, 'object')} left in place: less than {percent(_MATTERS)} of the load of a volume each."
     notes = (*([left] if small else []), *question.notes(errors, found[0].at_most_per_s))
     told = tuple(_proposal(search, *one, found[0]) for one in zip(chosen, found[1:], strict=True))
     own_files = [name for name, one in question.asked.volumes.items() if "data" in (one.captured or (name,))]
@@ -282,14 +295,14 @@ def recommend(
 
 
 def _refuse_one_device_twice(question: Question) -> None:
-    """Raises SpecError if two volumes lie on one device, whose limit would then count twice."""
+    """Raises SpecError if two volumes are on the same device, because then the device's limit would count twice."""
     names = {old: name for name, one in question.asked.volumes.items() for old in one.captured}
     places = [(names.get(one.name, one.name), one.path, one.device) for one in question.capture.manifest.volumes]
     places += [(name, one.path, None) for name, one in question.asked.volumes.items() if one.path is not None]
     found: dict[str | int, str] = {}
     for name, path, device in places:
         number = _device_number(path)
-        # A captured folder may be on another machine, so its device here is not checked.
+        # Captured folders may be on another machine. So the numbers of their devices are only noted, and not compared.
         keys = [device] if device is not None else [] if number is None else [number]
         first = next((found[key] for key in keys if found.get(key, name) != name), None)
         if first is not None:
@@ -301,7 +314,7 @@ def _refuse_one_device_twice(question: Question) -> None:
 
 
 def _device_number(path: str) -> int | None:
-    """The kernel's number of the device that a folder lies on; None if it can't be seen from here."""
+    """The kernel's number of the device that has this folder; None if the folder can't be seen on this machine."""
     try:
         return Path(path).expanduser().stat().st_dev
     except OSError:
@@ -322,16 +335,16 @@ def _doubts(question: Question) -> Iterator[str]:
 
 
 def _chosen(search: Search, errors: Errors, worth: float) -> tuple[list[Places], str]:
-    """The placements that are worth their moves, the fastest first; or the reason why there is none, with the best
-    placement if its gain is only unsure.
+    """The placements that are worth their moves, the fastest first. If there is none, also the reason. The list then
+    has the best placement if its gain is only uncertain; otherwise it is empty.
     """
     today = search.per_s(search.stays)
     if not today:
-        return [], "can't say: today's load on a volume lies outside of what was measured of it"
+        return [], "can't say: today's load on a volume is outside of what was measured of this volume"
     if (far := model.captured_over_modelled(search.server, search.today)) is not None and far > _FAR:
         return [], f"can't say: the captured rate is {far:.1f} times what these volumes explain; check their figures"
     if not search.units:
-        return [], "nothing that may move makes 2 % of its volume's load"
+        return [], "no object that may move causes 2 % of its volume's load"
     best = search.with_fewest_moves(max(search.found, key=search.per_s))
     if best == search.stays:
         within = " that fits the volumes and the budget" * (0.0 in search.found.values())
@@ -352,7 +365,7 @@ def _chosen(search: Search, errors: Errors, worth: float) -> tuple[list[Places],
 
 
 def _has_merit(search: Search, places: Places, faster: Places) -> bool:
-    """Whether a slower layout has an advantage: fewer moves, or a lower price."""
+    """Whether the placement has an advantage over a faster one: fewer moves, or a lower price."""
     price, of_faster = search.price(places), search.price(faster)
     cheaper = price is not None and of_faster is not None and price < of_faster
     return cheaper or search.moves(places) < search.moves(faster)
@@ -368,7 +381,7 @@ def _proposal(search: Search, places: Places, then: LayoutPrediction, today: Lay
 
 
 def _limited(one: LayoutPrediction) -> str:
-    """A layout's bottleneck, and the utilisation of each volume."""
+    """The bottleneck of a layout, and the utilisation of each volume."""
     shares = [(load.volume, load.used_share) for load in one.volumes if load.used_share is not None]
     used = [f"{volume} {percent(min(1.0, share), 0)}" for volume, share in shares]
     return f"{one.limited_by} ({', '.join(used)} used)" if used else one.limited_by
@@ -391,7 +404,7 @@ def _move(search: Search, unit: Unit, to: str) -> Move:
     )  # fmt: skip
 
 
-# --- what may move ----------------------------------------------------------------------------------------------------
+# --- units that may move ----------------------------------------------------------------------------------------------
 
 
 def size_of(one: CapturedObject) -> int | None:
@@ -399,7 +412,7 @@ def size_of(one: CapturedObject) -> int | None:
 
 
 def _units(question: Question) -> list[Unit]:
-    """The units that may move; the unit with the largest fraction of its volume's load comes first."""
+    """The units that may move. They are sorted by their shares of their volumes' load, the largest first."""
     capture, shares = question.capture, _shares(question)
     own = ENGINES[capture.manifest.engine].own_schemas
     together = any(row.object == ALL_TABLES for row in capture.io)
@@ -419,7 +432,7 @@ def _units(question: Question) -> list[Unit]:
     for (key, kind, names), some in parts.items():
         places = {one.volume for one in some}
         if len(places) > 1:
-            continue  # its parts lie on several volumes: it stays
+            continue  # the unit stays, because its parts are on several volumes
         sizes = [size for one in some if (size := size_of(one)) is not None]
         share = max(sum(shares[one.id][way] for one in some) for way in _WAYS)
         ids = frozenset(one.id for one in some)
@@ -429,11 +442,12 @@ def _units(question: Question) -> list[Unit]:
 
 _WAYS = ("reads", "writes", "bytes")
 _TAKEN = (LOG, TEMPORARY, TABLES, INDEXES)
-"""Words that can't name a single table: each means more than one table."""
+"""Words that can't be the name of a single table, because each of them means more than one table."""
+_NAMED: tuple[Kind, ...] = ("table", "index", "toast")
 
 
 def _shares(question: Question) -> dict[str, dict[str, float]]:
-    """Object -> its fractions of its volume's reads, writes and bytes."""
+    """For each object: its fractions of the reads, writes and bytes of its volume."""
     demands, volume_of = question.demands, model.present(question.capture).places
     of_object: dict[str, dict[str, float]] = defaultdict(lambda: dict.fromkeys(_WAYS, 0.0))
     of_volume: dict[str, dict[str, float]] = defaultdict(lambda: dict.fromkeys(_WAYS, 0.0))

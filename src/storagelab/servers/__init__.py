@@ -1,1 +1,1 @@
-"""The servers of runs: private, attached, or with a template's data."""
+"""The servers on which runs are made: private, private with a template's data, or attached."""

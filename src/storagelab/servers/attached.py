@@ -1,5 +1,5 @@
-"""Servers that already run, on any engine: the source of their DSN, the rights of a login, their processes, and the
-visible facts about their layout. Also keeps passwords out of messages.
+"""Servers that already run, on any engine: where their DSN comes from, the rights of a login, their processes, and what
+they show of their layout. Also keeps passwords out of messages.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from storagelab.model.values import JsonValue, Scalar
 from storagelab.spec.given_files import opened, text_of
 
 # --- hides passwords in messages of drivers and servers ---------------------------------------------------------------
-# A message that holds a piece of a secret is hidden as a whole. In a DSN of a simple form, the password and options
-# with secrets are secret; user, host, database and paths are not. If a DSN has another form, or an option that no
-# driver knows, a password may be anywhere in it, so all of it is secret:
+# If a message contains a part of a secret, all of it is hidden. In a DSN of a simple form, the secrets are the password
+# and the secret options; user, host, database and paths may be shown. In a DSN of another form, or with an option that
+# no driver knows, the password may be anywhere, so the whole DSN is secret:
 #
-#     postgresql://me:pass@word@host/     libpq takes "word@host" for the host, and names it if it can't find it
+#     postgresql://me:pass@word@host/     libpq takes "word@host" as the host, and names it if it can't find it
 #     postgresql://me:password/           "password" is the port
 #
-# In me:pass@word/, the host may be a part of the password, too. So, if a DSN has a password, its host is secret unless
+# In me:pass@word/, the host may be a part of the password, too. So if a DSN has a password, its host is secret, unless
 # it is an address.
 
 HIDDEN = "(hidden: these words may show a part of the password)"
@@ -57,7 +57,7 @@ _SECRET_OPTIONS = frozenset({"oauth_client_secret", "passwd", "password", "sslpa
 
 
 def hidden(words: str, target: TargetConfig) -> str:
-    """`words`, or a remark instead if they contain four or more characters of the DSN's secrets."""
+    """`words`. If they contain four or more successive characters of a secret of the DSN, a remark in their place."""
     if not target.attached:
         return words
     text = target.dsn if target.dsn is not None else os.environ.get(target.dsn_env or "", "")
@@ -71,7 +71,7 @@ def hidden(words: str, target: TargetConfig) -> str:
 
 
 def secrets_of(dsn: str) -> list[str]:
-    """Texts that a message must not show: the secrets of a DSN of a simple form, or all of another DSN."""
+    """The texts that a message must not show: the secrets of a DSN of a simple form, or else the whole DSN."""
     found = _of_settings(dsn) if "://" not in dsn else _of_uri(dsn)
     return [dsn] if found is None else found
 
@@ -80,7 +80,7 @@ def _of_uri(dsn: str) -> list[str] | None:
     uri = _URI.fullmatch(dsn)
     if uri is None:
         return None
-    # The values as written, because a message may contain them in this form, or decoded.
+    # The values stay as written. `_forms` also decodes them, because a message may contain either form.
     options = [part.partition("=") for part in uri["options"].split("&")] if uri["options"] else []
     secrets = _of_options([(name, value) for name, equals, value in options if equals])
     if not all(equals for _, equals, _ in options):
@@ -98,7 +98,7 @@ def _of_settings(dsn: str) -> list[str] | None:
 
 
 def _of_options(settings: Iterable[tuple[str, str]]) -> list[str] | None:
-    """The secrets among settings; None if a setting has a form that no driver knows."""
+    """The secret values; None if an option is unknown, or has a value of a form that no driver accepts."""
     secrets = []
     for name, value in settings:
         if name in _SECRET_OPTIONS:
@@ -117,7 +117,7 @@ def _of_options(settings: Iterable[tuple[str, str]]) -> list[str] | None:
 
 
 def _in_passfile(file: str) -> list[str]:
-    """The passwords in libpq's password file; none if the file can't be read."""
+    """The passwords in libpq's password file; [] if the file can't be read."""
     try:
         with opened(Path(file)) as passfile:
             lines = passfile.read(_PASSFILE_MOST).decode(errors="replace").splitlines()
@@ -127,39 +127,42 @@ def _in_passfile(file: str) -> list[str]:
 
 
 def _forms(secret: str) -> Iterator[str]:
-    """The forms that a text may take in messages: as written, as decoded, and as Python quotes it."""
+    """The forms in which a message may contain a secret: as written, decoded, and as Python quotes it."""
     for form in dict.fromkeys([secret, unquote(secret), secret.replace("\\", ""), re.sub(r"\\(.)", r"\1", secret)]):
         yield form
         yield repr(form)[1:-1]
 
 
 def _small(text: str) -> str:
-    """The text in lower case, as drivers write hosts, with its length unchanged."""
+    """The text in lower case, because drivers write hosts so. Its length does not change."""
     return "".join(letter.lower() if len(letter.lower()) == 1 else letter for letter in text)
 
 
 # --- a server that runs already ---------------------------------------------------------------------------------------
 
 SPARE_CONNECTIONS = 4
-"""Connections that storagelab needs in addition to the workload's."""
+"""The number of connections that storagelab needs in addition to the workload's."""
 OWNERSHIP = "made by storagelab, which removes it again"
-"""Marks what storagelab makes on a server. An object without the mark belongs to others, whatever its name."""
+"""The mark of everything that storagelab makes on a server. Without this mark, an object belongs to others, whatever
+its name is.
+"""
 
 Decoys = tuple[TargetConfig, dict[str, JsonValue], Callable[[], object]]
-"""A database that storagelab made on a server, the load, and a function that reads the database's tables. The default
-schema of the database has tables with the names that the load's program uses."""
+"""Three things: a database that storagelab made on a server, whose default schema has tables with the names that the
+load's program uses; the load; and a function that reads these tables.
+"""
 Need = tuple[bool, str, str]
-"""(whether the requirement is met, the problem if not, the solution)"""
+"""A requirement: whether it is met, the problem if it is not, and the solution."""
 
 
 def key_of(target: TargetConfig) -> str:
-    """The spec's key that names the server."""
+    """The key of the spec that names the server."""
     return "target.dsn" if target.dsn is not None else "target.dsn_env"
 
 
 def dsn_of(target: TargetConfig, example: str) -> str:
-    """The DSN, or the value of the variable that the spec names instead. Raises PreflightError if that variable is
-    not set.
+    """The DSN. It is in the spec, or in the environment variable that the spec names. Raises PreflightError if that
+    variable is not set. `example` is a DSN for the hint.
     """
     if target.dsn is not None:
         return target.dsn
@@ -175,39 +178,40 @@ def dsn_of(target: TargetConfig, example: str) -> str:
 
 
 def require(target: TargetConfig, needs: Iterable[Need]) -> None:
-    """Checks what the server and the login must provide. Raises PreflightError for the needs that are not met."""
+    """Checks what the server and the login must provide. Raises PreflightError with the problems of all unmet needs."""
     refuse([PreflightError(problem, key=key_of(target), hint=way_out) for met, problem, way_out in needs if not met])
 
 
 def enough_connections(connections: int, free: int, setting: str) -> Need:
-    """The need for enough connections, for the workload and for storagelab."""
+    """The need for as many free connections as the workload and storagelab use."""
     needed = connections + SPARE_CONNECTIONS
     problem = f"the server has room for {free} more connections, {needed} are needed"
     return free >= needed, problem, f"raise {setting}, or lower workload.connections"
 
 
 def where(line: socket.socket, *, on_this_machine: bool) -> str:
-    """The machine of the server, as a text for a plan. `line` is a connection to the server."""
+    """Says in which machine the server runs, for a plan. `line` is the socket of a connection to the server."""
     if on_this_machine:
         return "on this machine"
-    return f"{'perhaps on another machine (nothing tells)' if is_near(line) else 'remote'}: no resource/signal split"
+    return f"{'perhaps on another machine (this is unknown)' if is_near(line) else 'remote'}: no resource/signal split"
 
 
 def kept_by_load(names: Iterable[str]) -> list[str]:
-    """A note on settings that a load's sessions have, and storagelab's own sessions lack. It has no values, because
-    they may be secret."""
+    """A note about settings that only the load's sessions have, and storagelab's own sessions lack. It has no values,
+    because they may be secret.
+    """
     listed = ", ".join(dict.fromkeys(names))
     return [f"the server sets for this login, and the load keeps: {listed}"] if listed else []
 
 
 def is_near(line: socket.socket) -> bool:
-    """Whether a connection ends on this machine; a proxy may answer there."""
+    """Whether a connection ends on this machine. What answers there may be a proxy, not the server."""
     return line.family == socket.AF_UNIX or ip_address(line.getpeername()[0].partition("%")[0]).is_loopback
 
 
 def holds_other_end(process: Path, line: socket.socket) -> bool:
-    """Whether a process, by its folder in /proc, holds the other end of a connection. If this user may not see its
-    files, the owner of that end is compared instead.
+    """Whether the process with this folder in /proc has the other end of a connection. If this user may not see the
+    process's files, returns whether the process and that end have the same owner.
     """
     if line.family == socket.AF_UNIX:
         pid, *_ = _CREDENTIALS.unpack(line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
@@ -221,23 +225,25 @@ def holds_other_end(process: Path, line: socket.socket) -> bool:
 
 
 _CREDENTIALS = struct.Struct("3i")
-"""The kernel's struct ucred: pid, uid, gid."""
+"""The kernel's struct ucred: the PID, the user ID and the group ID."""
 
 
 def _other_ends(line: socket.socket) -> Iterator[tuple[str, str]]:
-    """The owner and the inode of the other end of a TCP connection, if it is on this machine."""
+    """The owner and the inode of the other end of a TCP connection. Nothing if that end is on another machine."""
     theirs, ours = (
         "".join(f"{word:08X}" for (word,) in struct.iter_unpack("=I", ip_address(address).packed)) + f":{port:04X}"
         for address, port, *_ in (line.getpeername(), line.getsockname())
     )
-    for table in ("tcp", "tcp6"):  # IPv4 addresses are at the end of those of IPv6
+    for table in ("tcp", "tcp6"):  # an IPv6 address that contains an IPv4 address ends with it
         with contextlib.suppress(OSError):
             rows = map(str.split, Path(f"/proc/net/{table}").read_text(encoding="ascii").splitlines())
             yield from ((row[7], row[9]) for row in rows if row[1].endswith(theirs) and row[2].endswith(ours))
 
 
 def process_age_s(process: Path, names: tuple[str, ...]) -> float | None:
-    """How long a process has run, by its folder in /proc. None if the process has ended or has none of the names."""
+    """How long the process with this folder in /proc has run, in seconds. None if it has ended, or if its name is not
+    one of `names`.
+    """
     if read_text(process / "comm") not in names or not (fields := stat_fields(process)):
         return None
     machine_up_s = float(read_text(HERE.proc / "uptime").split()[0])
@@ -245,14 +251,16 @@ def process_age_s(process: Path, names: tuple[str, ...]) -> float | None:
 
 
 def pid_in(file: Path) -> str:
-    """The number in a server's pid file; "" without such a file. The server may have written anything into it."""
+    """The number in a server's PID file; "" without such a file. The text may not be a number, because the server's
+    user can write the file.
+    """
     with contextlib.suppress(OSError, ValueError):
         return text_of(file).partition("\n")[0]
     return ""
 
 
 def owner_of(process: Path) -> tuple[int, int] | None:
-    """The account (uid, gid) that a process runs as."""
+    """The account (uid, gid) with which a process runs; None if the process has ended."""
     with contextlib.suppress(OSError):
         return (status := process.stat()).st_uid, status.st_gid
     return None
@@ -263,7 +271,7 @@ def quoting(
     target: TargetConfig, errors: type[Exception] | tuple[type[Exception], ...], words: Callable[[BaseException], str],
     problem: str = "the server says", hint: str = "",
 ) -> Iterator[None]:  # fmt: skip
-    """Turns a server's error into a PreflightError that quotes it."""
+    """Turns an error of the server into a PreflightError that quotes the error, without secrets."""
     try:
         yield
     except errors as error:
@@ -278,7 +286,7 @@ def dropping_leftovers(
 
 
 def foreign(what: str, key: str = "target.dsn") -> PreflightError:
-    """Refuses something that is not storagelab's."""
+    """The error if an object on the server has a name that storagelab needs, but was not made by storagelab."""
     return PreflightError(
         f"on the server, {what} has a name that storagelab needs, but storagelab did not make it",
         key=key,
@@ -286,45 +294,48 @@ def foreign(what: str, key: str = "target.dsn") -> PreflightError:
     )
 
 
-# --- a start for a spec -----------------------------------------------------------------------------------------------
+# --- facts from which a spec is drafted -------------------------------------------------------------------------------
 
 
 class RunningServer(NamedTuple):
-    """A running server. `places` are the folders of its data, its log and its tablespaces, by names for volumes."""
+    """A running server. `places` are the folders of its data, its log and its tablespaces. Their keys can be names of
+    volumes.
+    """
 
     title: str
     settings: dict[str, Scalar]
-    """Settings that affect storage and that the server's operator changed."""
+    """The settings that affect storage and whose values the server's operator changed."""
     places: dict[str, Path]
     here: bool
-    """It runs on this machine."""
+    """Whether the server runs on this machine."""
     data_bytes: int
     bin_dir: Path | None = None
-    """The folder of the server's programs, if the server runs on this machine and the folder is visible."""
+    """The folder of the server's programs. None if the server runs on another machine, or if the folder is hidden."""
     asked: frozenset[str] = frozenset()
-    """The names of all settings that affect storage."""
+    """The names of all settings that affect storage, changed or not."""
     left_out: tuple[str, ...] = ()
-    """Other settings that the server's operator changed, in lines with reasons. The lines have no values, because some
-    values are secret."""
+    """Lines about other settings that the operator changed, with reasons for leaving them out. They have no values,
+    because some values are secret.
+    """
     sessions: int = 0
-    """Open sessions of clients."""
+    """The number of open sessions of clients."""
     working: int = 0
-    """The sessions that work at this moment."""
+    """The number of sessions that are working now."""
     checkpoint_s: float | None = None
-    """The longest time from one checkpoint to the next, if it is set."""
+    """The longest time from one checkpoint to the next, in seconds; None if no setting limits it."""
 
 
 def volume_name(name: str) -> str:
-    """A valid name for a spec's volume, derived from a tablespace's name."""
+    """A valid volume name for a spec, made from the name of a tablespace."""
     return re.sub(r"[^A-Za-z0-9_-]", "-", name)[:31].lstrip("_-") or "tablespace"
 
 
 def reasons(known: Mapping[tuple[str, ...], str], names: Sequence[str]) -> tuple[str, ...]:
-    """Settings that a draft leaves out, in lines with reasons: `known` has reasons by prefixes of names."""
+    """Lines about settings that a draft leaves out, with reasons. `known` maps prefixes of names to reasons."""
     lines = []
     for begins, reason in known.items():
         if of := [name for name in names if name.startswith(begins)]:
             names = [name for name in names if name not in of]
             lines.append(f"{', '.join(of)}: {reason}")
-    rest = f"without an effect on writes, as far as storagelab knows: {', '.join(names)}"
+    rest = f"these do not affect writes, as far as storagelab knows: {', '.join(names)}"
     return (*lines, *([rest] if names else ()))

@@ -1,5 +1,5 @@
-"""Checks that are the same for every engine with private and running servers: a plan's cells, settings by the engine's
-own programs, and settings that a server reports. Changes nothing.
+"""Checks that are the same for every engine with private and attached servers: the cells of a plan, settings that the
+engine's own programs read, and settings that a server reports. The checks change nothing.
 """
 
 from __future__ import annotations
@@ -26,18 +26,20 @@ from storagelab.volumes.folders import Site
 
 
 class AttachedFacts(Frozen):
-    """The facts about a server that already runs, and the rights of its login. `process_owner` is the (uid, gid) that
-    the server runs as; None if it does not run on this machine (or this is not Linux), because then the kernel does not
-    know its sessions. Some engines also know the process's `pid`, and some count the I/O of each file.
+    """The facts about a server that already runs, and the rights of its login.
+
+    `process_owner` is the account (uid, gid) of the server. It is None if the server runs on another machine, or if
+    this system is not Linux. Then the kernel can't report on the server's sessions. Some engines also report their
+    process's `pid`. `counts_files` says whether the server counts the I/O of each file.
     """
 
     title: str
     version: str
     release: tuple[int, ...]
-    max_connections: int  # for this login
+    max_connections: int  # the limit for this login
     open_connections: int
     buffers_bytes: int
-    direct: bool  # its data files bypass the kernel's page cache
+    direct: bool  # whether its data files bypass the kernel's page cache
     may_write_out: bool
     process_owner: tuple[int, int] | None
     where: str
@@ -56,17 +58,19 @@ class AttachedFacts(Frozen):
 F = TypeVar("F", bound=AttachedFacts)
 _T = TypeVar("_T")
 Connect = Callable[[TargetConfig], AbstractContextManager[C]]
-"""Connects to a running server. Raises PreflightError with the program's message, also for later failures."""
+"""Connects to a running server. Raises PreflightError with the server's message, also if a later query fails."""
 
 
 @dataclass(frozen=True)
 class Checks(Generic[C, F]):
-    """An engine's own part of a preflight. `bytes_on` is the disk space of a run that makes its data, and
-    `kept_bytes_on` the space of a template, or of a run with a copy. `is_barred` says whether data files can't have a
-    path, and `bar` gives the reason. `buffers` is the setting of the memory for data. `private_buffers` gives its bytes
-    on a private server, and whether data files bypass the page cache there. `check_server` checks a running server for
-    its cells, and gives notes. `check_login` logs in as the load's program; `login_hint` has likely causes of a
-    failure.
+    """An engine's own part of a preflight.
+
+    `bytes_on`: the disk space of a run that makes its own data. `kept_bytes_on`: the space of a template, or of a run
+    with a copy of it. `is_barred`: whether a path can't be used for data files. `bar`: the reason for that. `buffers`:
+    the name of the setting for the memory that holds data. `private_buffers`: the size of this memory on a private
+    server in bytes, and whether data files bypass the page cache there. `check_server` checks a running server for its
+    cells, and returns facts and notes. `check_login` logs in as the load's program does. `login_hint`: likely causes if
+    that fails.
     """
 
     starter: Starter[Any]
@@ -83,7 +87,7 @@ class Checks(Generic[C, F]):
     login_hint: str
 
     def check(self, plan: Plan, site: Site) -> Preflight:
-        """Checks everything that could make a run fail."""
+        """Checks everything that could make a run fail. The result lists the problems."""
         configs = [cell.config for cell in plan.cells]
         bytes_on = templates.with_kept(configs, site, self.bytes_on, self.kept_bytes_on)
         on_volumes = space.volume_needs(configs, site, bytes_on)
@@ -119,7 +123,7 @@ class Checks(Generic[C, F]):
         return space.Memory(self.buffers, buffers_bytes, space.memory_here(), cached=not direct)
 
     def _check_running(self, sharing: Sequence[Config], site: Site) -> tuple[str, list[str]]:
-        """A running server, with notes. One connection queries it, however many cells use it."""
+        """Checks a running server, and returns its title and notes. All its cells share one connection for this."""
         target = sharing[0].target
         with self.connect(target) as connection:
             facts, notes = self.check_server(connection, sharing, site)
@@ -135,7 +139,9 @@ class Checks(Generic[C, F]):
 def by_cell(
     cells: Sequence[Cell], connect: Connect[C], shown: Callable[[C], _T | None], asked: Callable[[Config], _T | None]
 ) -> dict[str, _T]:
-    """Facts from running servers and from the settings of private ones, by cell, if known."""
+    """A fact about each cell's server, by cell ID. A running server shows it (`shown`); for a private server, it comes
+    from the settings (`asked`). Cells for which it is unknown are left out.
+    """
     running: dict[tuple[str | None, str | None], _T | None] = defaultdict(lambda: None)
     for first, *_ in by_server([cell.config for cell in cells if cell.config.target.attached]):
         with contextlib.suppress(PreflightError), connect(first.target) as connection:
@@ -148,7 +154,7 @@ def by_cell(
 
 
 def needs_of_every_engine(facts: AttachedFacts, oldest: tuple[int, ...], connections: int) -> list[Need]:
-    """Checks that the server is not too old, and has room for a load's connections."""
+    """The needs that the server is recent enough, and has enough free connections for a load."""
     free = facts.max_connections - facts.open_connections
     too_old = f"storagelab measures {facts.title} {'.'.join(map(str, oldest))} and later"
     return [
@@ -159,14 +165,14 @@ def needs_of_every_engine(facts: AttachedFacts, oldest: tuple[int, ...], connect
 
 # --- settings --------------------------------------------------------------------------------------------------------
 #
-# The facts that a server shows about its settings.
+# Compares the spec's settings with those that the server reports.
 
 
 def read_back(
     asked: Mapping[str, str], shown: Callable[[str, str], tuple[str, bool] | None], read_from: str
 ) -> list[Check]:
-    """Compares each requested setting with the server's report: the reported value, and whether it equals the request;
-    None if the server does not report the setting.
+    """Compares each requested setting with the server's report. `shown` returns the reported value, and whether it
+    equals the requested value; None if the server does not report the setting.
     """
     checks = []
     for name, text in sorted(asked.items()):

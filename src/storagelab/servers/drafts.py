@@ -1,5 +1,6 @@
-"""Drafts of specs: for a running server, as a new spec or as a completed ready-made spec; or from the answers to three
-questions. `plan` accepts a draft unchanged; its comments say what to change and what it leaves out.
+"""Drafts of specs. A draft is made for a running server, either as a new spec or as a completed ready-made spec; or it
+is made from the answers to three questions. `plan` accepts a draft unchanged. Comments in the draft say what to change,
+and what was left out.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from storagelab.spec.keys import value_text
 from storagelab.words.numbers import bytes_
 
 HERE = "."
-_DECIDE = "For figures to decide by: repetitions = 5."
+_DECIDE = "To decide by the results: repetitions = 5."
 LOADS = {
     "pgbench": 'kind = "pgbench"\nscale = 10            # 100 = about 1.5 GB\nscripts = ["tpcb-like"]\n'
     'duration = "30s"\nwarm_up = "auto"      # until throughput has settled; whole checkpoint cycles count\n'
@@ -34,16 +35,16 @@ LOADS = {
     "inserts": 'kind = "random-insert"\nrows_per_connection = 20_000\nrows_per_transaction = 1_000\n',
 }
 _SHORT_CYCLES = """[target.settings]
-checkpoint_timeout = "30s"  # so that runs of a minute count whole checkpoint cycles; a server's own is "5min"
+checkpoint_timeout = "30s"  # so that runs of a minute count whole checkpoint cycles; the default is "5min"
 """
 _CYCLES = 5
-"""From this many checkpoint cycles on, the start of a run of fixed length hardly matters."""
+"""If a run of fixed length has at least this many checkpoint cycles, it hardly matters where in a cycle it starts."""
 PRIVATE = tuple(name for name, engine in ENGINES.items() if engine.generators)
-"""The default load of each engine."""
+"""The engines for which a draft can be made, because they have load generators."""
 
 
 class Volume(NamedTuple):
-    """A volume of a draft; `holds` names the files that a running server keeps there."""
+    """A volume of a draft. `holds` are comment lines, e.g. about the files that a running server has there."""
 
     name: str
     path: str
@@ -51,7 +52,9 @@ class Volume(NamedTuple):
 
 
 class Draft(NamedTuple):
-    """An incomplete spec. `now` has the present volumes of data and log; None if they are unknown."""
+    """The parts of a draft. `now`: the volumes that have the data and the log of the running server; None
+    if unknown.
+    """
 
     head: Sequence[str]
     question: str
@@ -101,8 +104,8 @@ def _volume(one: Volume) -> str:
 
 
 def _settings(found: RunningServer, own: Mapping[str, object]) -> str:
-    """The table of settings, with the server's settings and the spec's `own` settings that the server lacks; and the
-    omitted settings.
+    """The table of settings. It has the server's settings, and those `own` settings of the spec that the server does
+    not have. Comments list the settings that were left out.
     """
     settings = {**{name: value for name, value in own.items() if name not in found.asked}, **found.settings}
     lines = [
@@ -110,7 +113,7 @@ def _settings(found: RunningServer, own: Mapping[str, object]) -> str:
         for name, value in settings.items()
     ]
     wrapped = (textwrap.fill(line, 118, initial_indent="# - ", subsequent_indent="#   ") for line in found.left_out)
-    left = ["# Set on the server, and left out here:", *wrapped]
+    left = ["# Set on the server, but left out here:", *wrapped]
     return "\n".join(["[target.settings]", *lines, *(left if found.left_out else ()), ""])
 
 
@@ -118,25 +121,25 @@ def _settings(found: RunningServer, own: Mapping[str, object]) -> str:
 
 
 def of_server(engine: str, found: RunningServer, variable: str) -> str:
-    """The draft for a running server: a similar private server, if the server runs on this machine; otherwise the
-    server itself, whose DSN is in this environment variable.
+    """The draft for a running server. If the server runs on this machine, the draft has a private server like it.
+    Otherwise the draft measures the server itself, and the environment variable `variable` has its DSN.
     """
     holds = f"Its databases hold {bytes_(found.data_bytes)}."
     if not found.here:
         elsewhere = (
-            f"{found.title}, on another machine. {holds} storagelab makes a schema of its own there, and drops it",
-            f"after each run. The variable {variable} holds its DSN. Its log stays where it is.",
+            f"{found.title}, on another machine. {holds} storagelab makes its own schema there, and drops this schema",
+            f"after each run. The variable {variable} holds the server's DSN. The server's log stays where it is.",
             "",
             "Change: the load. To compare volumes, name folders of that machine, each with remote = true.",
             _DECIDE,
         )
         target: dict[str, object] = {"engine": engine, "dsn_env": variable}
-        question = "How many connections does my running server serve best?"
+        question = "With how many connections does my running server reach its highest throughput?"
         return Draft(elsewhere, question, target, "", (), ENGINES[engine].generators[0]).text()
     volumes, names = _volumes(found.places)
     head = (
-        f"{found.title}, as it runs on this machine: a private server like it, on the same volumes.",
-        f"The running one was only asked, and stays as it is. {holds}",
+        f"{found.title}, as it runs on this machine: the draft has a private server like it, on the same volumes.",
+        f"storagelab only read from the running server, and changed nothing. {holds}",
         "",
         "Change: the load, to one like yours; the volumes, to those that you want to compare. To measure the running",
         f'server itself, replace bin_dir and settings by dsn_env = "{variable}", with the DSN in that variable; its '
@@ -154,8 +157,9 @@ def of_server(engine: str, found: RunningServer, variable: str) -> str:
 
 
 def _volumes(places: Mapping[str, Path]) -> tuple[tuple[Volume, ...], dict[str, str]]:
-    """A volume for each file system that holds any of these folders; and each folder's volume. A volume is the mount
-    point. It is the spec's folder if this user may not write there, or if the volume is the root file system.
+    """A volume for each file system that has any of these folders, and the volume of each folder. The path of a volume
+    is its mount point. If this user may not write there, or if it is the root file system, the path is the spec's
+    folder.
     """
     mounts, by_mount = mounts_here(), dict[str, list[str]]()
     for name, folder in places.items():
@@ -177,14 +181,17 @@ def _volume_of(point: str, names: Sequence[str], places: Mapping[str, Path]) -> 
     return Volume(names[0], point, holds)
 
 
-# --- a ready-made spec for that server --------------------------------------------------------------------------------
+# --- a ready-made spec for a running server ---------------------------------------------------------------------------
 
 _SCALE_BYTES, _ROW_BYTES = 15 * 2**20, 250
-"""The bytes of one unit of pgbench's scale, and of one row of sysbench with its index."""
+"""The size in bytes of one unit of pgbench's scale, and of one row of sysbench with its index entries."""
 _FEWEST, _OF_MEMORY, _OF_ROOM = 10, 3, 5
-"""pgbench's smallest scale, and the limits of the data's size: a multiple of the memory, a share of the free space."""
+"""The smallest scale of pgbench. The data has at most _OF_MEMORY times the memory's size, and 1/_OF_ROOM of the free
+space.
+"""
 _LEAST_ROOM = 4 * 2**30
-"""Drives with less free space, such as a boot partition, are not proposed: a log with its spare segments needs 1.5 GiB.
+"""Drives with less free space, such as a boot partition, are not proposed, because a log with its spare segments needs
+1.5 GiB.
 """
 _COUNTED_S = 60
 _FOR_DATA = ("ext4", "xfs", "btrfs", "f2fs")
@@ -192,20 +199,20 @@ _OF_THE_SYSTEM = ("/boot", "/etc", "/dev", "/proc", "/sys", "/run", "/usr")
 
 
 def filled(name: str, text: str, engine: str, found: RunningServer, variable: str) -> str:
-    """A ready-made spec with this server's programs, settings, volumes and size. Raises SpecError if the spec has no
-    place for them.
+    """A ready-made spec with this server's programs, settings and volumes, and with data of a similar size. Raises
+    SpecError if the spec is for another engine, or for several engines.
     """
     spec = tomllib.loads(text)
     of_spec = spec.get("target", {}).get("engine")
     if of_spec != engine:
-        what = f"is for {ENGINES[of_spec].title}" if of_spec else "compares engines, each with settings of its own"
+        what = f"is for {ENGINES[of_spec].title}" if of_spec else "compares engines, each with its own settings"
         hint = "Name a ready-made spec of that engine (storagelab init lists them), or none, for a draft."
         raise SpecError(f"{name} {what}, and the server is {found.title}", key="--from-server", hint=hint)
     if "dsn_env" in spec["target"]:
         changes: _Changes = {("target", "dsn_env"): variable}
         target = ""
     else:
-        unseen = "# This user can't see the server's programs. Set bin_dir to them, or the version in `plan` runs.\n"
+        unseen = "# This user can't see the server's programs. Set bin_dir, or the version that `plan` shows is used.\n"
         programs = unseen if found.bin_dir is None else f"bin_dir = {value_text(str(found.bin_dir))}\n"
         changes = {("target", "settings"): None}
         target = programs + _settings(found, spec["target"].get("settings", {}))
@@ -213,23 +220,25 @@ def filled(name: str, text: str, engine: str, found: RunningServer, variable: st
     changes |= {(f"volumes.{one}", "path"): path for one, path in paths.items()}
     base = next(iter(paths.values()), HERE)
     changes |= _load_like(spec, found, base)
-    where = "on this machine" if found.here else "on another machine: the drives measured are this machine's"
+    where = "on this machine" if found.here else "on another machine: the runs measure this machine's drives"
     head = [
-        f"# Filled in for {found.title}, which runs {where}. It was only asked, and stays as it is.",
-        f"# Its databases hold {bytes_(found.data_bytes)}; {found.sessions} sessions are open, and {found.working} of "
-        "them work.", "#",
+        f"# Filled in for {found.title}, which runs {where}. storagelab only read from it, and changed nothing.",
+        f"# Its databases hold {bytes_(found.data_bytes)}. {found.sessions} sessions are open, and {found.working} of "
+        "them work now.", "#",
     ]  # fmt: skip
     first, _, rest = _edited(text, changes, {"target": target, **notes}).partition("\n")
     return "\n".join([first, *head, rest])
 
 
 _Changes = dict[tuple[str, str], object]
-"""Table and key -> the value; None removes the key."""
+"""Maps a table and a key to the new value. None removes the key."""
 _HEADER, _KEY, _BARE = re.compile(r"\[+([^\]]+)\]+"), re.compile(r'("[^"]+"|[\w-]+) = '), re.compile(r"[\w-]+")
 
 
 def _edited(text: str, changes: _Changes, more: Mapping[str, str]) -> str:
-    """The spec with these values, and with `more` lines at the ends of tables. Everything else stays unchanged."""
+    """The spec with the changed values, and with the lines of `more` at the ends of their tables. The rest stays
+    unchanged.
+    """
     table, lines, ends = "", list[str](), dict[str, int]()
     for line in text.splitlines():
         if header := _HEADER.match(line):
@@ -249,8 +258,8 @@ def _edited(text: str, changes: _Changes, more: Mapping[str, str]) -> str:
 
 
 def _places(spec: Mapping[str, Any], found: RunningServer) -> tuple[dict[str, str], dict[str, str]]:
-    """Maps the spec's volumes to paths, each with a comment: first the paths that hold the server's files, then other
-    mounted drives.
+    """Paths for the spec's volumes, and comments about them. The first volumes get the places of the server's files,
+    and the next get other mounted drives.
     """
     kept = ("devices", "prepare")
     volumes = [
@@ -258,10 +267,10 @@ def _places(spec: Mapping[str, Any], found: RunningServer) -> tuple[dict[str, st
     ]
     used = list(_volumes(found.places)[0]) if found.here and found.places else []
     used += [
-        Volume("", mount.mount_point, ("Holds nothing of the server: change it if this is not a volume to try.",))
+        Volume("", mount.mount_point, ("No file of the server is here. Change this if it is not a volume to try.",))
         for mount in _other_mounts(found.places.values())
     ]
-    used += [Volume("", used[0].path if used else HERE, ("Change this: a folder on the volume to try.",))] * len(
+    used += [Volume("", used[0].path if used else HERE, ("Change this to a folder on the volume to try.",))] * len(
         volumes
     )
     given = dict(zip(volumes, used, strict=False))
@@ -270,7 +279,9 @@ def _places(spec: Mapping[str, Any], found: RunningServer) -> tuple[dict[str, st
 
 
 def _other_mounts(folders: Iterable[Path]) -> Iterator[Mount]:
-    """Mounted drives with room on which this user may write, and which hold none of these folders."""
+    """Mounted drives that have none of these folders, enough free space, and a mount point where this user
+    may write.
+    """
     mounts = mounts_here()
     seen = {mount.device_numbers for folder in (*folders, Path("/")) if (mount := mount_of(folder, mounts))}
     for mount in mounts:
@@ -283,7 +294,9 @@ def _other_mounts(folders: Iterable[Path]) -> Iterator[Mount]:
 
 
 def _load_like(spec: Mapping[str, Any], found: RunningServer, place: str) -> _Changes:
-    """The size of the data, and times that hold whole checkpoint cycles of this server."""
+    """Changes of the load, so that its data is about as large as the server's, and that its times contain whole
+    checkpoint cycles of the server.
+    """
     load, changes = spec["workload"], _Changes()
     room, memory = free_bytes(Path(place)), memory_here()
     wanted = min(found.data_bytes, _OF_MEMORY * (memory or found.data_bytes), room // _OF_ROOM)
@@ -305,11 +318,11 @@ def _load_like(spec: Mapping[str, Any], found: RunningServer, place: str) -> _Ch
     return changes
 
 
-# --- three answers ----------------------------------------------------------------------------------------------------
+# --- from three answers -----------------------------------------------------------------------------------------------
 
 
 def of_answers(engine: str, paths: Sequence[str], load: str) -> str:
-    """The draft for a private server on these paths."""
+    """The draft for a private server with one volume at each of these paths."""
     volumes = tuple(Volume(f"volume{number}", path) for number, path in enumerate(paths, 1))
     head = (
         f"A private {ENGINES[engine].title}: storagelab starts it for each run, and removes it afterwards.",

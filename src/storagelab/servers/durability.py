@@ -1,6 +1,6 @@
-"""Facts about engines that need no driver, mainly which data survive a crash.
+"""Facts about engines that need no driver. The most important is which data survive a crash.
 
-Engines can be compared only if the same data survive. A plan warns if they don't.
+Engines can be compared fairly only if the same data survive with each of them. If they don't, a plan has a warning.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ BENIGN_WAITS = frozenset[str]().union(*(one.wait_types for one in BENIGN_LISTS))
 
 
 def judged(environment: Mapping[str, object]) -> Durability | None:
-    """The engine's verdict on the server in a run's environment; None if the environment has no settings."""
+    """What the server in a run's environment promises after a crash, as its engine judges. None if the environment has
+    no settings.
+    """
     server = environment.get("server")
     if not isinstance(server, Mapping):
         return None
@@ -44,8 +46,8 @@ def of_cell(
     config: Config, asked: Mapping[str, str], connect: Callable[[TargetConfig], AbstractContextManager[_C]],
     deciding: Callable[[_C], tuple[dict[str, str], str]], judge: Callable[[Mapping[str, str], str], Durability],
 ) -> Durability:  # fmt: skip
-    """Which data survive a crash of the cell's server, by the spec's settings and, for a running server, the `deciding`
-    settings that it reports, with its version.
+    """What the cell's server promises after a crash. This follows from the spec's settings. For a running server, the
+    settings that `deciding` reads from it count, too, with its version.
     """
     if not config.target.attached:
         return judge(asked, "")
@@ -57,10 +59,10 @@ def of_cell(
 def compared(
     plan: Plan, of_engine: Callable[[Config], Callable[[Config], Durability] | None]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The promise of each compared engine, in one line each, and a warning if the promises differ."""
+    """A line for each promise of the compared engines, and a warning if the promises differ. Empty for one engine."""
     if len({cell.config.target.engine for cell in plan.cells}) < 2:
         return (), ()
-    # A server that already runs has to be asked, so each target is asked only once.
+    # Facts about a running server are read from the server. So each target is judged only once.
     targets = {cell.config.target.model_dump_json(): cell.config for cell in plan.cells}
     items = (judge(config) for config in targets.values() if (judge := of_engine(config)) is not None)
     found = list({item.text: item for item in items}.values())

@@ -1,7 +1,7 @@
-"""The interfaces of a run's parts and of each database system, and the steps that all real servers share.
+"""The interfaces of a run's parts and of each database system, and steps that are the same for all real servers.
 
-A run has a server, the sessions of a load, and a watcher; `one_run` puts them together. `System` is the interface that
-each engine implements. `Reach` connects sessions and client programs to one server, private or attached.
+A run has a server, the sessions of a load, and a sampler; `one_run` combines them. Each engine implements `System`.
+`Reach` connects sessions and client programs to one server, private or attached.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from storagelab.watching.counters import Clocks, Counters, Loop
 from storagelab.watching.sampler import Observation, SessionSampler
 
 OUTSIDE_ERRORS = (PreflightError, OSError, subprocess.SubprocessError)
-"""Errors that fail a run, in addition to the driver's."""
+"""The errors that make a run fail, in addition to the driver's errors."""
 
 
 class Closable(Protocol):
@@ -36,12 +36,12 @@ class Closable(Protocol):
 C = TypeVar("C", bound=Closable)
 """A connection of the engine's driver."""
 Columns = Callable[[], Mapping[str, float]]
-"""Reads cumulative counters for the time series, units last in their names."""
+"""Reads cumulative counters for the time series. The name of a counter ends with its unit."""
 
 
 class Reach(ABC, Generic[C]):
-    """How sessions connect to one server, and its facts. The server is a private `server`, whose own parser reads its
-    settings as `expected`, or an attached server, with its `facts`.
+    """How sessions connect to one server, and facts about it. For a private server: `server`, and `expected`, which has
+    the settings as the server's own parser reads them. For an attached server: its `facts`.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Reach(ABC, Generic[C]):
 
     @property
     def settings(self) -> Settings:
-        """The settings asked for."""
+        """The settings that the spec asks for."""
         return (self.server or self.config.target).settings
 
     @abstractmethod
@@ -60,7 +60,7 @@ class Reach(ABC, Generic[C]):
 
     @property
     def for_set_up(self) -> Mapping[str, str]:
-        """Settings of the client programs that make tables, whatever the server or the role sets."""
+        """Settings for the client programs that make tables. They override those of the server or the role."""
         return {}
 
     @abstractmethod
@@ -68,7 +68,9 @@ class Reach(ABC, Generic[C]):
         """Opens a session of the load, with the settings that the spec asks for."""
 
     def process(self, own: C) -> int | None:
-        """The server's process, the parent of its other processes, if this machine's kernel can be asked about it."""
+        """The PID of the server's main process, which is the parent of its other processes. None if this machine's
+        kernel can't report on it.
+        """
         return None
 
     @property
@@ -77,34 +79,34 @@ class Reach(ABC, Generic[C]):
 
     @abstractmethod
     def check_settings(self, own: C, worker: C) -> list[Check]:
-        """Compares the settings asked for with what the server shows to a session of the load."""
+        """Compares the settings that the spec asks for with those that the server shows to a session of the load."""
 
     def check_log_place(self, own: C) -> list[Check]:
-        """Checks whether a private server's log is where it should be."""
+        """Checks whether the log of a private server is in the requested place."""
         return []
 
 
 class Sessions(ABC, Generic[C]):
-    """The sessions of a load in one run. Call in order: `open`, `gather`, `release`, `wait`, `settle`, `done`,
-    `close`.
+    """The sessions of a load in one run. Call the methods in this order: `open`, `gather`, `release`, `wait`, `settle`,
+    `done`, `close`.
     """
 
     @property
     def in_turns(self) -> bool:
-        """Whether periods with and without sampling alternate: the load logs the end of each transaction, and is long
-        enough.
+        """Whether periods with and without sampling alternate. Requires that the load logs the end of each transaction,
+        and that the run is long enough.
         """
         return False
 
     @property
     @abstractmethod
     def first(self) -> C:
-        """A session that has the load's settings."""
+        """A session with the load's settings."""
 
     @property
     @abstractmethod
     def ids(self) -> list[int]:
-        """The server's ids of the sessions: process ids, or the server's own numbers."""
+        """The IDs of the sessions on the server: process IDs, or the server's own numbers."""
 
     @abstractmethod
     def open(self) -> None: ...
@@ -115,40 +117,40 @@ class Sessions(ABC, Generic[C]):
 
     @abstractmethod
     def release(self) -> None:
-        """Opens the gate. From now on, work counts."""
+        """Lets the sessions begin. From now on, their work counts."""
 
     @abstractmethod
     def wait(self, on_poll: Callable[[], None]) -> list[Loop]:
-        """Waits for the end, and calls `on_poll` a few times a second."""
+        """Waits until all sessions have ended. Calls `on_poll` a few times a second. Returns the work of each."""
 
     def settle(self) -> None:
-        """Makes each session's counters known to the server."""
+        """Makes the sessions' counters visible in the server."""
 
     def so_far(self, reported: int) -> int:
-        """The work done so far. `reported` is what the sessions have reported to the sampler."""
+        """The work done so far. `reported` is the work that the sessions have reported to the sampler."""
         return reported
 
     @abstractmethod
     def done(self, loops: list[Loop], seen: Observation, clocks: Clocks) -> Work:
-        """The work of the sessions. Raises RunFailed if it differs from the load."""
+        """The work of the sessions. Raises RunFailed if it is not the work that the load asks for."""
 
     @abstractmethod
     def close(self) -> None:
-        """Never raises, since it is also called after errors."""
+        """Closes the sessions. Never raises, because it is also called after errors."""
 
 
 class Table(Protocol[C]):
-    """The tables of one cell's load, made by its engine on the layout."""
+    """The tables of one cell's load. The engine makes them in the cell's layout."""
 
     def make_folders(self, owner: tuple[int, int] | None = None) -> None: ...
 
     def make(self, own: C, reach: Any) -> None:
-        """Makes the data files and the tables, and fills the tables that must be full when a run begins."""
+        """Makes the data files and the tables. Fills the tables that must be full when a run begins."""
 
     def sessions(self, own: C, reach: Any, seed: int) -> Sessions[C]: ...
 
     def read_back(self, connection: C) -> list[Check]:
-        """Checks the tables and their places in the server."""
+        """Checks that the tables exist in the server, and in the right places."""
         ...
 
     def check_after(self, connection: C) -> list[Check]:
@@ -157,24 +159,24 @@ class Table(Protocol[C]):
 
 
 class System(ABC, Generic[C]):
-    """A database system's own part of a cell's run."""
+    """What a database system itself does in a cell's run."""
 
     name: ClassVar[str]
     starter: ClassVar[Starter[Any]]
     private_reach: ClassVar[type[Reach[Any]]]
     attached_reach: ClassVar[type[Reach[Any]]]
     foreign_errors: ClassVar[tuple[type[BaseException], ...]]
-    """Errors that make one run fail. The run is stored as failed, and the next runs continue. Any other error is a
-    bug."""
+    """The errors that make one run fail. It is stored as failed, and the next runs continue. Any other error is a bug.
+    """
     counts_this_machine: ClassVar[bool] = True
     """Whether the run uses this machine's drives and CPUs."""
     mounts_from: ClassVar[str]
-    """The place where the server reports its file systems."""
+    """Where the server reports the file systems of its machine."""
     log_tells_of_sessions: ClassVar[bool]
-    """Whether the server's log says why a session was lost, even if the server lives on."""
+    """Whether the server's log says why a session was lost even if the server continues to run."""
     layout: Table[C]
     facts: Any = None
-    """Facts about the attached server; empty before the server has been asked."""
+    """The facts about the attached server; None before they have been read."""
 
     def __init__(self, config: Config, site: Site) -> None:
         self.config, self.site = config, site
@@ -184,19 +186,20 @@ class System(ABC, Generic[C]):
     # --- servers -----------------------------------------------------------------------------------------------------
 
     def reach_attached(self) -> Reach[C]:
-        """The way to reach the attached server."""
+        """The connections to the attached server."""
         return self.attached_reach(self.config, self.site, facts=self.facts)
 
     @abstractmethod
     def meet(self) -> None:
-        """Asks the attached server for its facts, drops the remains of earlier runs, and makes the objects that the run
-        needs first.
+        """Reads the facts about the attached server, drops the remains of earlier runs, and makes the objects that the
+        run needs first.
         """
 
     @abstractmethod
     def drop(self) -> None:
-        """Drops the objects made on the attached server, over a separate connection, because the run's connection may
-        be lost."""
+        """Drops the objects that were made on the attached server. Uses a new connection, because the run's connection
+        may be lost.
+        """
 
     # --- words -------------------------------------------------------------------------------------------------------
 
@@ -205,17 +208,19 @@ class System(ABC, Generic[C]):
         """The server's message, from the driver's error."""
 
     def is_away(self, error: BaseException) -> bool:
-        """Whether the server may be starting, so that another attempt makes sense."""
+        """Whether the server may be starting. Then the caller tries again."""
         return False
 
-    # --- asked of the server -----------------------------------------------------------------------------------------
+    # --- read from the server ----------------------------------------------------------------------------------------
 
     @abstractmethod
     def facts_of(self, connection: C) -> dict[str, object]:
         """The facts about the server for a run's environment."""
 
     def data_folder(self, connection: C) -> Path | None:
-        """The folder of the files of a server on this machine, if the server tells it and this user may read it."""
+        """The data folder of a server on this machine; None if the server does not report it or this user may not read
+        it.
+        """
         return None
 
     def mounts(self, connection: C) -> list[places.Mount]:
@@ -223,7 +228,7 @@ class System(ABC, Generic[C]):
         return []
 
     def remote_volumes(self, connection: C) -> dict[str, dict[str, object]]:
-        """The known facts about the volumes on the server's machine."""
+        """The known facts about remote volumes, which are on the server's machine."""
         return places.facts(self.config, self._remote_mounts(connection))
 
     def check_remote_volumes(self, connection: C) -> list[Check]:
@@ -234,7 +239,7 @@ class System(ABC, Generic[C]):
 
     @abstractmethod
     def time_s(self, connection: C) -> float:
-        """The server's clock as its loops read it, in seconds since the epoch."""
+        """The time of the clock that the server's loops read, in seconds since the epoch."""
 
     @abstractmethod
     def page_bytes(self, connection: C) -> int:
@@ -251,12 +256,12 @@ class System(ABC, Generic[C]):
 
     @abstractmethod
     def count(self, own: C, reach: Any, sessions: Sessions[C]) -> Callable[[], Counters]:
-        """Reads the server's counters. The returned function reads them again, and returns the difference."""
+        """Reads the server's counters now. The function that it returns reads them again, and gives the differences."""
 
 
 class Work(NamedTuple):
-    """The work of a run, as its own sessions or its generator counted it. Either `rows` or `transactions` is known.
-    `series` replaces the sampler's series, with the generator's columns.
+    """The work of a run, as counted by storagelab's sessions or by the load generator. Either `rows` or `transactions`
+    is known. `series` replaces the sampler's series, and also has the generator's columns.
     """
 
     elapsed_s: float
@@ -271,7 +276,9 @@ class Work(NamedTuple):
 
 
 def prepare_machine(between: BetweenRunsConfig, volumes: Mapping[str, Path], checkpoint: Callable[[], object]) -> None:
-    """Brings the machine to the same state before each run. `checkpoint` makes the server write out its dirty pages."""
+    """Brings the machine to the same state before each run. `checkpoint` makes the server write out its
+    changed pages.
+    """
     if between.checkpoint:
         checkpoint()
         for path in volumes.values():
@@ -283,13 +290,13 @@ def prepare_machine(between: BetweenRunsConfig, volumes: Mapping[str, Path], che
 
 
 def places_of(config: Config, site: Site) -> tuple[object, ...]:
-    """A key that differs for cells whose remains may be in different places."""
+    """A key for the places where a cell's run may leave remains. Cells with the same key use the same places."""
     target = config.target
     return (target.engine, target.dsn, target.dsn_env, *sorted(site.volume_paths(config).values()))
 
 
 def by_server(configs: Iterable[Config]) -> list[list[Config]]:
-    """The cells by the server that they attach to."""
+    """The attached cells in groups. The cells of a group use the same server."""
     sharing: dict[tuple[str | None, str | None], list[Config]] = {}
     for config in configs:
         sharing.setdefault((config.target.dsn, config.target.dsn_env), []).append(config)
@@ -297,20 +304,22 @@ def by_server(configs: Iterable[Config]) -> list[list[Config]]:
 
 
 # --- loops -----------------------------------------------------------------------------------------------------------
-# The loop of one connection on any engine: the start gate, the start and end times, and the interval of its reports.
+# The loop of one connection on any engine: the start gate, the times of start and end, and how often it reports.
 
 
 POLL_S = 0.2
-"""How often the run checks whether its connections are done."""
+"""How often a run checks whether its connections have finished, in seconds."""
 GATE_TIMEOUT_S = 60.0
-"""The longest time to wait until all connections are at the start gate."""
+"""The longest time to wait, in seconds, until all connections are at the start gate."""
 REPORT_ROWS = 200
-"""A connection reports its progress about this often, so that reports cost little next to small transactions."""
+"""A connection reports its progress after about this many rows, so that reports cost little even if transactions are
+small.
+"""
 
 
 def rows_per_report(workload: InsertLoad) -> int:
-    """The number of rows between two reports of a connection's progress: whole transactions, at least REPORT_ROWS
-    rows.
+    """The number of rows between two progress reports of a connection. It is the smallest number of whole transactions
+    with at least REPORT_ROWS rows.
     """
     per_transaction = workload.rows_per_transaction
     return per_transaction * max(1, -(-REPORT_ROWS // per_transaction))

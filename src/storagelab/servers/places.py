@@ -1,4 +1,6 @@
-"""Where data files and single objects lie: in folders that storagelab makes on volumes, or on the server's machine."""
+"""Decides in which folders data files and single objects are: folders that storagelab makes, or folders of the server's
+machine. Checks them afterwards.
+"""
 
 from __future__ import annotations
 
@@ -21,20 +23,20 @@ from storagelab.words.numbers import bytes_
 
 
 def tables_of(config: Config) -> Any:
-    """The class that makes the tables of the cell's load. Each engine has one module for each load."""
+    """The class that makes the tables of the cell's load. Each engine has a module for each load."""
     return import_module(f"storagelab.engines.{config.kind.folder}.loads.{config.database_load.module}").Tables
 
 
 # --- remote ----------------------------------------------------------------------------------------------------------
 #
-# Volumes of the server's machine: the operator's description, and the server's own report of each.
+# Volumes of the server's machine. The operator describes them in the spec, and the server reports its file systems.
 
 
 NOTE = "storagelab trusts your description of the volumes, and marks runs that the server can't confirm as unverified"
 
 
 class Mount(NamedTuple):
-    """A file system of the server's machine, as the server reports it; "" for facts that it does not report."""
+    """A file system of the server's machine, as the server reports it. A value that it does not report is ""."""
 
     point: str
     device: str
@@ -46,14 +48,15 @@ class Mount(NamedTuple):
 
 
 def remote_paths(config: Config) -> dict[str, str]:
-    """The path of each remote volume that holds data files or placed objects, by the volume's name."""
+    """The path of each remote volume that has data files or placed objects, by the volume's name."""
     names = sorted({*config.data_volumes, *config.placed.values()})
     return {name: config.volumes[name].path or "" for name in names if config.volumes[name].remote}
 
 
 def mount_of(path: str, mounts: Iterable[Mount]) -> Mount | None:
-    """The mount that holds a folder: the mount with the longest path. Of mounts with equal paths, it is the last, which
-    covers the others."""
+    """The mount that contains a folder: the mount with the longest path. If several have this path, the last one hides
+    the others. None if no mount contains the folder.
+    """
     whole = PurePosixPath(path)
     above = [mount for mount in mounts if mount.point and whole.is_relative_to(mount.point)]
     return max(reversed(above), key=lambda mount: len(mount.point), default=None)
@@ -72,8 +75,9 @@ def facts(config: Config, mounts: Sequence[Mount]) -> dict[str, dict[str, object
 
 
 def checks(config: Config, mounts: Sequence[Mount], read_from: str) -> list[Check]:
-    """Compares each remote volume with the server's report of its file system. Without a report, the volume is
-    unverified."""
+    """Compares each remote volume with the server's report of its file system. Without a report, a volume is
+    unverified.
+    """
     found = []
     for name, path in remote_paths(config).items():
         mount = mount_of(path, mounts)
@@ -83,7 +87,7 @@ def checks(config: Config, mounts: Sequence[Mount], read_from: str) -> list[Chec
 
 
 def needs(configs: Sequence[Config], bytes_on: Callable[[Config, str], int]) -> tuple[VolumeNeed, ...]:
-    """Each remote volume once, with the largest need of any cell. Its free space is unknown."""
+    """The space that each remote volume needs: the largest need of any cell. The free space is unknown."""
     needed: dict[tuple[str, str], int] = {}
     for config in configs:
         for name, path in remote_paths(config).items():
@@ -95,10 +99,10 @@ def needs(configs: Sequence[Config], bytes_on: Callable[[Config, str], int]) -> 
 
 
 class Places(ABC):
-    """Places one cell's data files, numbered from 1.
+    """The places of one cell's data files, which are numbered from 1.
 
-    `folders` is None if the server chooses the place of its files. `folder_each`: on a remote volume, each data file
-    has its own folder below the volume's folder, made by the operator; otherwise they share the volume's folder.
+    `folders` is None if the server chooses where its files are. If `folder_each`, each data file on a remote volume has
+    its own folder, which the operator makes in the volume's folder. Otherwise they are all in the volume's folder.
     """
 
     def __init__(
@@ -123,7 +127,7 @@ class Places(ABC):
         return bool(self.config.data_volumes) and self.config.volumes[self.volume_of(number)].remote
 
     def folder_of(self, number: int) -> Path:
-        """The folder for a data file, as the server names it."""
+        """The folder of a data file, with the path that the server uses."""
         volume = self.volume_of(number)
         if self.config.volumes[volume].remote:
             folder = Path(self.config.volumes[volume].path or "")
@@ -132,15 +136,15 @@ class Places(ABC):
         return self._folders[volume] / f"data-file-{number:04d}"
 
     def asked(self, number: int) -> str:
-        """The folders, in the form that `steps.check_places` takes."""
+        """The folder of a data file or "default", as `check_places` expects it."""
         return str(self.folder_of(number)) if self.on_volumes else "default"
 
     @abstractmethod
     def create(self, connection: Any) -> None:
-        """Makes the data files, and all other objects that hold the tables."""
+        """Makes the data files and the other objects that contain the tables."""
 
     def make(self, own: Any, reach: Any) -> None:
-        """Makes the tables that a run needs before it begins."""
+        """Makes the tables that must exist before a run begins."""
         self.create(own)
 
     def check_after(self, connection: Any) -> list[Check]:
@@ -148,14 +152,16 @@ class Places(ABC):
         return []
 
     def make_folders(self, owner: tuple[int, int] | None = None) -> None:
-        """Makes one folder per data file on this machine. `owner` (uid, gid) is the account of an attached server."""
+        """Makes a folder for each data file on this machine. `owner` (uid, gid) is the account of an
+        attached server.
+        """
         for number in self.data_files if self.on_volumes else ():
             if not self.is_remote(number):
                 make_folder(self.folder_of(number), owner)
 
 
 def remote_name(number: int) -> str:
-    """The name of a data file's folder that the operator makes; it shows that the folder is for storagelab."""
+    """The name of the folder that the operator makes for a data file. It says that the folder is for storagelab."""
     return f"storagelab-data-file-{number:04d}"
 
 
@@ -172,8 +178,8 @@ def refuse_misfits(config: Config, objects: Iterable[Object]) -> None:
 
 
 def check_files(files: Mapping[str, tuple[Path, Path]]) -> Check:
-    """One check over all placed objects: whether the file system shows each object's file below the requested folder.
-    The result is unknown if this user may not look there.
+    """One check for all placed objects: whether each object's file is below the requested folder. Unknown if this user
+    may not look there.
     """
     asked = ", ".join(sorted({str(folder) for _, folder in files.values()}))
     wrong, unseen = list[str](), list[str]()
@@ -196,8 +202,9 @@ def check_files(files: Mapping[str, tuple[Path, Path]]) -> Check:
 def changed_files(
     before: Mapping[str, str], after: Mapping[str, str], placed: Collection[str], read_from: str
 ) -> Iterator[Check]:
-    """A check whether objects have other files after a run, or no longer exist. A rewritten object is no fault of the
-    run, because its new place is checked, too. The place of a dropped `placed` object can't be read any more.
+    """A check that finds objects whose files changed during a run, or that were dropped. A rewritten object is not an
+    error, because its new place is checked, too. If a `placed` object was dropped, its place can't be read any more, so
+    the result is unknown.
     """
     gone = [name for name in before if name not in after]
     texts = [f"{name} was dropped" for name in gone]
@@ -212,8 +219,8 @@ def changed_files(
 
 
 def lying(config: Config, known: Sequence[Object]) -> list[tuple[Object, str | None]]:
-    """The volume of each object that a load is known to make; None if the server chooses. Partitions that are spread
-    come in the order of their data files, the same for a table as for each of its indexes.
+    """The volume of each object that a load will make, as far as known; None if the server chooses it. Partitions that
+    are spread over data files are in the order of these files. This order is the same for a table and its indexes.
     """
     numbers = Counter[tuple[str, str]]()
     placed = list[tuple[Object, str | None]]()
@@ -227,7 +234,9 @@ def lying(config: Config, known: Sequence[Object]) -> list[tuple[Object, str | N
 
 
 def share_on(config: Config, known: Sequence[Object] | None, volume: str) -> float:
-    """The share of a load's data on a volume: of the objects that it is known to make, or of its data files."""
+    """The share of a load's data that is on a volume. If the sizes of the load's objects are unknown, this is the share
+    of the data files.
+    """
     files = config.layout.data_files
     total = sum(one.bytes or 0 for one in known or ())
     if known is None or not total:
@@ -236,8 +245,8 @@ def share_on(config: Config, known: Sequence[Object] | None, volume: str) -> flo
 
 
 def planned(configs: Iterable[Config], site: Site) -> tuple[str, ...]:
-    """The volume of each object in these cells, with its size, if the layout of any cell places objects. Raises
-    PreflightError for names that match nothing.
+    """Lines for a plan: the volumes of each object in these cells, with its size. Empty if no layout places objects.
+    Raises PreflightError for a name that matches no object.
     """
     cells = [config for config in configs if config.generated and config.kind.provenance == "measured"]
     if not any(config.placed for config in cells):
@@ -248,7 +257,7 @@ def planned(configs: Iterable[Config], site: Site) -> tuple[str, ...]:
         problem = None if known is None else config.placement.problem(known)
         if problem is not None:
             raise PreflightError(problem.problem, key=KEY, hint=problem.hint)
-        # Tables that are unknown before they are made: only the tables that the layout names.
+        # If the tables are unknown before they are made, use only those that the layout names.
         named = [
             (Object((WORDS.get(what, what),), "table"), volume)
             for what, volume in config.placed.items()
@@ -275,9 +284,9 @@ def check_same(name: str, asked: str, got: str, read_from: str) -> Check:
 
 
 def check_places(name: str, asked: Sequence[str], got: Sequence[str], read_from: str) -> Check:
-    """One check over all data files: their folders, or the first file that lies elsewhere.
+    """One check for all data files. The result shows their folders or, if a file is elsewhere, the first such file.
 
-    Each item is the folder of one data file, or "default" if the server chooses.
+    Each item is the folder of one data file, or "default" if the server chooses it.
     """
     wrong = [
         f"data file {i}: {there}" for i, (here, there) in enumerate(zip(asked, got, strict=True), 1) if here != there

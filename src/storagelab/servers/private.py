@@ -1,5 +1,5 @@
-"""Makes, starts and stops private servers of any engine. Each has its own process, and its socket in a folder with a
-short path.
+"""Makes, starts and stops private servers of any engine. Each server has its own process. Its socket is in a folder
+with a short path.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from storagelab.stopping import uninterrupted
 
 START_TIMEOUT_S = 60.0
 SHUT_DOWN_TIMEOUT_S = 900.0
-"""How long a server may take to write the changed pages from its memory."""
+"""The longest time, in seconds, for a server to write the changed pages from its memory and end."""
 LONGEST_PID_FILE_BYTES = 4096
 
 Settings = Mapping[str, Scalar]
@@ -34,12 +34,14 @@ P = TypeVar("P", bound=Programs)
 
 
 class StartFailed(RunFailed):
-    """The server did not start on its new (perhaps incomplete) database with the settings asked for."""
+    """The error if the server did not start with the requested settings on its new database, which may be
+    incomplete.
+    """
 
 
 class Refusal(NamedTuple):
-    """Why a connection was refused: the driver's message. `by_server`: the running server itself refused it, so waiting
-    does not help.
+    """Why a connection was refused. `words`: the driver's message. `by_server`: whether the server runs and refused the
+    connection itself, so that waiting does not help.
     """
 
     words: str
@@ -47,25 +49,28 @@ class Refusal(NamedTuple):
 
 
 class PrivateServer(ABC, Generic[P]):
-    """One private server. `start` makes the database from nothing; `stop` leaves its folders to their maker."""
+    """One private server. `start` makes a new database. `stop` does not remove the folders: whoever made them must do
+    so.
+    """
 
     trouble: ClassVar[re.Pattern[str]]
-    """Matches the lines of the server's log that report trouble."""
+    """Matches the lines of the server's log that report errors."""
     telling_lines: ClassVar[int]
-    """How many of these lines explain a failed start."""
+    """How many of these lines are needed to explain a failed start."""
     stop_signal: ClassVar[signal.Signals]
-    """The signal that ends the server at once. The server's data is removed anyway, so a clean shutdown would only cost
-    time."""
+    """The signal that ends the server at once. A clean shutdown would only cost time, because the server's data is
+    removed anyway.
+    """
     shut_down_signal: ClassVar[signal.Signals]
-    """The signal that makes the server write everything out and end."""
+    """The signal that makes the server write all data to its files, and end."""
 
     def __init__(
         self, programs: P, *, data_folder: Path, log_folder: Path, settings: Settings, volumes: Sequence[Path] = (),
         temporary_folder: Path | None = None, waits: bool = True,
     ) -> None:  # fmt: skip
-        """`data_folder` and `log_folder` (for the write-ahead log) must not exist yet; their parents must. `volumes`
-        are further folders for its files, `temporary_folder` one for temporary files, if the engine takes one.
-        `waits`: whether to switch on the timing of waits, if the engine needs that.
+        """`data_folder` and `log_folder` (for the write-ahead log) must not exist yet, but their parents must.
+        `volumes` are other folders for its files. `temporary_folder` is for temporary files, if the engine supports
+        this. `waits` says whether to switch on the timing of waits, if the engine requires that.
         """
         self.programs, self.settings, self.waits = programs, settings, waits
         self.data_folder, self.log_folder, self._volumes = data_folder, log_folder, volumes
@@ -81,8 +86,8 @@ class PrivateServer(ABC, Generic[P]):
         """Makes the database in the existing folders. Raises StartFailed or RunFailed."""
 
     def _write_settings(self) -> None:
-        """Writes the settings into the database's own file, if the engine does not take all of them on its command
-        line.
+        """Writes the settings to a file of the database. Needed if the engine does not accept all of them on its
+        command line.
         """
 
     @abstractmethod
@@ -91,15 +96,15 @@ class PrivateServer(ABC, Generic[P]):
 
     @abstractmethod
     def _refusal(self) -> Refusal | None:
-        """Why the server refuses connections; None once it takes them."""
+        """Why the server refuses connections; None when it accepts them."""
 
     @abstractmethod
     def _own_words(self, log: str) -> str:
-        """The messages in a server log, without time stamps."""
+        """The messages in the text of a server log, without time stamps."""
 
     def start(self) -> None:
-        """Starts the server. Raises StartFailed with the end of the log if the server does not come up, and RunFailed
-        for any other failure.
+        """Starts the server. Raises StartFailed with the end of its log if it does not start, and RunFailed for any
+        other failure.
         """
         for folder in self._folders():
             make_folder(folder)
@@ -109,17 +114,19 @@ class PrivateServer(ABC, Generic[P]):
         self._launch()
 
     def start_again(self) -> None:
-        """Starts the server on the folders of an equal server that was shut down. Raises the same errors as `start`."""
+        """Starts the server on copies of the folders of a similar server that was shut down. Raises the same errors as
+        `start`.
+        """
         self._make_socket_folder()
         self._write_settings()
         self._launch()
 
     def _folders(self) -> tuple[Path, ...]:
-        """The folders that the server needs before there is a database."""
+        """The folders that must exist before the database is made."""
         return (self.data_folder, self.log_folder)
 
     def shut_down(self) -> None:
-        """Writes everything out and stops, so that the folders can be copied. Raises RunFailed."""
+        """Makes the server write all data to its files, and end. Then its folders can be copied. Raises RunFailed."""
         process = self._process
         assert process is not None, "the server is not started"
         process.send_signal(self.shut_down_signal)
@@ -128,14 +135,14 @@ class PrivateServer(ABC, Generic[P]):
         except subprocess.TimeoutExpired:
             raise self._failed(f"the server did not shut down within {SHUT_DOWN_TIMEOUT_S:.0f} s") from None
         if code != 0:
-            raise self._failed(f"the server did not shut down in order (exit code {code})")
+            raise self._failed(f"the server did not shut down cleanly (exit code {code})")
         self._process = None
         temporary.end_marked(self._mark)
         self._remove_socket_folder()
         self.server_log.unlink(missing_ok=True)
 
     def stop(self) -> None:
-        """Stops at once, with every program that the server's SQL or settings have started."""
+        """Stops the server at once, and every program that its SQL or its settings have started."""
         process, self._process = self._process, None
         if process is not None:
             if process.poll() is None:
@@ -150,7 +157,7 @@ class PrivateServer(ABC, Generic[P]):
         self._remove_socket_folder()
 
     def _stop_sessions(self) -> None:
-        """Stops the processes that outlive a killed server."""
+        """Stops processes that continue to run after the server was killed."""
 
     @property
     def pid(self) -> int | None:
@@ -161,12 +168,11 @@ class PrivateServer(ABC, Generic[P]):
 
     @property
     def killed(self) -> str:
-        """How the server's process was killed, such as "killed by signal 9 (SIGKILL)", and why; empty if it was not
-        killed."""
+        """How and why the server's process was killed, e.g. "killed by signal 9 (SIGKILL)"; "" if it was not killed."""
         return self._kills.words(self._process.poll()) if self._process is not None else ""
 
     def _make_socket_folder(self) -> None:
-        self._socket_folder = temporary.short_path("socket")  # noted before it exists, for the clean-up
+        self._socket_folder = temporary.short_path("socket")  # stored before the folder exists, so that it is removed
         temporary.prepare(self._socket_folder)
         make_folder(self._socket_folder)
 
@@ -177,7 +183,7 @@ class PrivateServer(ABC, Generic[P]):
 
     @abstractmethod
     def _reach(self) -> tuple[Path, ...]:
-        """The folders that the server's programs must reach, in addition to the folders of every private server."""
+        """The folders that this engine's programs must reach, in addition to the folders of every private server."""
 
     def _in_child(self) -> Callable[[], None] | None:
         """The `preexec_fn` of the server's programs."""
@@ -193,9 +199,9 @@ class PrivateServer(ABC, Generic[P]):
         return output
 
     def _launch(self) -> None:
-        """Starts the server's process, and waits until the server answers."""
+        """Starts the server's process, and waits until the server accepts connections. Raises StartFailed."""
         self._kills = Kills("the server was started")
-        with descriptors.appending(self.server_log) as log, uninterrupted():  # otherwise it could run unnoticed
+        with descriptors.appending(self.server_log) as log, uninterrupted():  # an interruption could leave it running
             self._process = subprocess.Popen(
                 self._command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.data_folder,
                 env={**environment(), temporary.MARK_VARIABLE: self._mark}, start_new_session=True,
@@ -204,13 +210,13 @@ class PrivateServer(ABC, Generic[P]):
         deadline = time.monotonic() + START_TIMEOUT_S
         while (refusal := self._refusal()) is not None:
             if self.died():
-                ended = f"it ended with exit code {self._process.returncode}, and its log does not say why"
+                ended = f"it ended with exit code {self._process.returncode}, but its log does not say why"
                 own_words = self._own_words(self.log_of_trouble(self.telling_lines))
                 raise self._failed(
                     f"the server did not start: {f'it was {self.killed}' if self.killed else own_words or ended}"
                 )
             if refusal.by_server:
-                raise self._failed(f"the server has started, and refuses connections: {refusal.words}")
+                raise self._failed(f"the server has started, but refuses connections: {refusal.words}")
             if time.monotonic() > deadline:
                 raise self._failed(f"the server takes no connections after {START_TIMEOUT_S:.0f} s: {refusal.words}")
             time.sleep(0.01)
@@ -219,7 +225,7 @@ class PrivateServer(ABC, Generic[P]):
         return StartFailed(f"{reason}\nits log ends with:\n{self.log_tail()}")
 
     def log_tail(self, lines: int = 8) -> str:
-        """The last lines of the server's log, or the reason why there are none."""
+        """The last lines of the server's log, or a remark that says why there are none."""
         try:
             text = descriptors.read_file(self.server_log).decode("utf-8", "replace")
         except OSError as error:
@@ -227,17 +233,18 @@ class PrivateServer(ABC, Generic[P]):
         return "\n".join(text.splitlines()[-lines:]) or "(its log is empty)"
 
     def log_of_trouble(self, lines: int = 8) -> str:
-        """The first lines of the log that report errors, because the first errors cause the later ones; without such
-        lines, the last lines."""
+        """The first lines of the log that report errors, because these cause later ones. If there are none, the last
+        lines of the log.
+        """
         wanted = [line for line in self.log_tail(lines=10_000).splitlines() if self.trouble.search(line)]
         return "\n".join(wanted[:lines]) or self.log_tail(lines)
 
 
 def stop_process(pid_file: Path, argument: str, how: signal.Signals) -> bool:
-    """Stops the server that a killed storagelab left, if its process was started with `argument`. The server's PID file
-    gives the process. Returns true if there was one.
+    """Stops a server that a killed storagelab left running. The server's PID file has its process number. The process
+    is stopped only if it was started with `argument`. Returns whether there was such a process.
 
-    The folder's owner may have written any number into the file, so only processes of that user are stopped.
+    The owner of the folder may have written any number to the file. So only a process of the same user is stopped.
     """
     try:
         with descriptors.folder(pid_file.parent) as folder:
@@ -254,14 +261,14 @@ def stop_process(pid_file: Path, argument: str, how: signal.Signals) -> bool:
 
 
 def runs_as(pid: int, user: int) -> bool:
-    """Whether a process has only this user id."""
+    """Whether the user ID of a process is `user`, in each of its roles: real, effective, saved and file system."""
     status = read_text(HERE.proc / str(pid) / "status").splitlines()
     ids = next((line.split()[1:] for line in status if line.startswith("Uid:")), [])
     return set(ids) == {str(user)}
 
 
 def _runs_with(pid: int, argument: str) -> bool:
-    """Whether this process was started with exactly this argument: another process may have its number by now."""
+    """Whether this process was started with exactly this argument. If not, another process has the number now."""
     with contextlib.suppress(OSError):
         return os.fsencode(argument) in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     return False

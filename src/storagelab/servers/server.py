@@ -1,6 +1,6 @@
 """The server of one run: a private server, a private server with a template's data, or an attached server.
 
-`open` makes it reachable, `prepare` makes the run's data, `close` removes everything that was made.
+`open` connects to it or prepares to start it, `prepare` makes the run's data, `close` removes everything that was made.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from storagelab.servers.private import PrivateServer
 from storagelab.servers.templates import Restoration, Template
 
 _RECOVERY_S = 20.0
-"""How long to wait for an attached server that restarts after a crash."""
+"""How long to wait, in seconds, for an attached server that restarts after a crash."""
 _DIES_WITHIN_S = 1.0
 
 
 class Server(ABC, Generic[C]):
-    """The server of one run, with its own connection."""
+    """The server of one run, and storagelab's own connection to it."""
 
     how: ClassVar[str]
     origin = ""
-    """The server's programs, if storagelab started it."""
+    """Where the server's programs were found, if storagelab started the server."""
     elsewhere = False
     """Whether the server runs on another machine."""
     restored: Restoration | None = None
@@ -55,7 +55,9 @@ class Server(ABC, Generic[C]):
 
     @abstractmethod
     def close(self) -> None:
-        """Closes the server, even after an incomplete set-up. Raises RunFailed if something could not be removed."""
+        """Closes the connection and the server, even if they were only partly set up. Raises RunFailed if something
+        could not be removed.
+        """
 
     def _connect(self) -> None:
         self._own = self.reach.connect()
@@ -63,7 +65,7 @@ class Server(ABC, Generic[C]):
     def _disconnect(self) -> None:
         connection, self._own = self._own, None
         if connection is not None:
-            with contextlib.suppress(Exception):  # the server may be gone
+            with contextlib.suppress(Exception):  # the server may have ended
                 connection.close()
 
     def volumes(self) -> Mapping[str, Path]:
@@ -71,14 +73,14 @@ class Server(ABC, Generic[C]):
         return self.system.volumes
 
     def refuse_if_dead(self) -> None:
-        """Raises RunFailed if no session can work any more; some sessions may not have noticed."""
+        """Raises RunFailed if the server has ended, because some sessions may not have noticed that."""
 
     def with_log(self, words: str) -> str:
-        """The server's message. If a connection was lost, its log as well, since the log says why."""
+        """The message, and the server's log if a connection was lost, because the log says why."""
         return words
 
     def whole_log(self) -> tuple[str, Path | None]:
-        """The server's log and its data folder, if storagelab may read them."""
+        """The text of the server's log, and the server's data folder. "" and None if storagelab can't read them."""
         return "", None
 
 
@@ -119,7 +121,7 @@ class Private(Server[C]):
         super().prepare()
 
     def close(self) -> None:
-        with contextlib.ExitStack() as steps:  # do all steps, even if an earlier one fails
+        with contextlib.ExitStack() as steps:  # all steps are made, even if one of them fails
             steps.callback(self.system.folders.remove)
             if self.process is not None:
                 steps.callback(self.process.stop)
@@ -127,7 +129,7 @@ class Private(Server[C]):
 
     def refuse_if_dead(self) -> None:
         if self.running.died():
-            raise RunFailed("all connections lost their server")
+            raise RunFailed("the server has ended, so all connections are lost")
 
     def with_log(self, words: str) -> str:
         server = self.process
@@ -144,7 +146,7 @@ class Private(Server[C]):
 
 
 class FromTemplate(Private[C]):
-    """A private server that begins with a copy of files from a template."""
+    """A private server that begins with a copy of a template's files."""
 
     def prepare(self) -> None:
         template = Template(self.system.config, self.system.site)
@@ -168,25 +170,25 @@ class AttachedServer(Server[C]):
         facts = self.system.facts
         self.elsewhere = not facts.on_this_machine
         self.reach = self.system.reach_attached()
-        self.system.folders.remove()  # the run before may have left them because it could not reach the server
+        self.system.folders.remove()  # the previous run leaves them if it could not reach the server
         self.system.folders.make()
         self._make_folders(facts.process_owner)
         self._connect()
 
     def _make_folders(self, owner: tuple[int, int] | None) -> None:
-        """Makes the folders of data files on the server's volumes, for its account `owner`."""
+        """Makes the folders of data files on the server's volumes. They belong to the server's account `owner`."""
         self.system.layout.make_folders(owner)
 
     def close(self) -> None:
         self._disconnect()
-        if self.system.facts is None:  # there was no connection: the server may still use an earlier run's folders
+        if self.system.facts is None:  # it was never connected: the server may still use an earlier run's folders
             return
         self._drop()
         self.system.folders.remove()
 
     def _drop(self) -> None:
-        """Drops the objects made on the server. Raises RunFailed if that fails. Then the folders remain, because a
-        server may fail permanently without its files.
+        """Drops what was made on the server. Raises RunFailed if that fails. Then the folders stay, because a server
+        that loses its files may never start again.
         """
         system, deadline = self.system, time.monotonic() + _RECOVERY_S
         while True:
@@ -201,7 +203,7 @@ class AttachedServer(Server[C]):
             time.sleep(0.2)
 
     def volumes(self) -> Mapping[str, Path]:
-        """The spec's volumes. If it has none: the places of the files of a server on this machine, if known."""
+        """The spec's volumes. If the spec has none, and the server runs on this machine: its data folder, if known."""
         if self.system.config.volumes or self.elsewhere:
             return self.system.volumes
         folder = self.system.data_folder(self.own)
@@ -209,7 +211,7 @@ class AttachedServer(Server[C]):
 
 
 def server_of(system: System[C]) -> Server[C]:
-    """The server that the cell asks for."""
+    """The kind of server that the cell needs."""
     if system.config.target.attached:
         return AttachedServer(system)
     return FromTemplate(system) if wants_template(system.config) else Private(system)

@@ -1,8 +1,8 @@
-"""Space on volumes and in memory: whether a plan's cells have enough space, and which volume was full when a set-up
-failed.
+"""Checks whether a plan's cells have enough space on volumes and in memory. If a set-up fails, finds the volume that
+was full.
 
-Servers report a full disk in many ways, and seldom say which disk. By then, they have often removed their files, so the
-space is free again. So storagelab watches the free space during a set-up.
+Servers report a full disk in many different ways, and rarely say which disk it is. When they report it, they have often
+removed their files, so the disk is no longer full. So storagelab watches the free space during a set-up.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ DESPITE_SPACE = "--despite-space"
 
 
 class Space(NamedTuple):
-    """The volumes of a plan with the space that they need, and the reasons why some can't be used."""
+    """The volumes of a plan with the space that they need, and the problems of volumes that can't be used."""
 
     needs: tuple[VolumeNeed, ...]
     lacks: tuple[PreflightError, ...]
@@ -44,14 +44,15 @@ class Space(NamedTuple):
 def volume_needs(
     configs: Sequence[Config], site: Site, bytes_on: BytesOn, *, size_key: str = "workload.rows_per_connection"
 ) -> Space:
-    """Each volume once, with the largest need of any cell for space on it. `size_key` is the key that decides this
-    need."""
+    """The space that each volume needs, which is the largest need of any cell, and the problems of volumes. `size_key`
+    is the key of the spec that decides the need.
+    """
 
     def on_path(config: Config, name: str) -> int:
         volume = config.volumes[name]
         if not volume.has_own_drive:
             return bytes_on(config, name)
-        return (volume.file_bytes or 0) if name in config.volumes_used else 0  # the volume is made only for those cells
+        return (volume.file_bytes or 0) if name in config.volumes_used else 0  # other cells don't make the volume
 
     paths: dict[str, Path] = {}
     drives: dict[str, str] = {}
@@ -61,7 +62,7 @@ def volume_needs(
         for name, path in site.volume_paths(config).items():
             key = f"volumes.{name}.path"
             if name in paths and paths[name] != path:
-                name = f"{name} ({path})"  # noqa: PLW2901 - a factor moves the volume: show both places
+                name = f"{name} ({path})"  # noqa: PLW2901 - a factor changes the path, so both paths are shown
             paths[name] = path
             own = name.split(" (")[0]
             with noting(lacks):
@@ -89,8 +90,9 @@ def volume_needs(
 
 
 def _leftover_bytes(configs: Sequence[Config], site: Site) -> Counter[int]:
-    """The bytes that a killed run of this experiment left on each file system (by st_dev); they are removed before the
-    first run."""
+    """The bytes that killed runs of this experiment left on each file system, by st_dev. They will be free, because the
+    remains are removed before the first run.
+    """
     volumes = {str(path): path for config in configs for path in site.volume_paths(config).values()}
     places = [Folders(site, volumes), templates.folders_of(site, volumes)]
     places += [for_runs.folders_of(site, config, name) for config in configs for name in for_runs.wanted(config)]
@@ -101,17 +103,18 @@ def _leftover_bytes(configs: Sequence[Config], site: Site) -> Counter[int]:
 
 
 _OF_FILE_SYSTEM = 0.93
-"""The share of a small drive that a file system leaves for files; ext4 takes most, 5 % of it for root."""
+"""The share of a small drive that is left for files in a new file system. ext4 leaves least: it reserves 5 % for root.
+"""
 
 
 def _check_holds(volume: VolumeConfig, key: str, needed_bytes: int) -> None:
-    """Raises PreflightError if a volume that storagelab makes is too small."""
+    """Raises PreflightError if a volume that storagelab makes is too small for the need."""
     if not volume.has_own_drive or not all(map(os.path.exists, volume.devices or ())):
         return
     room_bytes = _OF_FILE_SYSTEM * (volume.file_bytes or _bytes_of_drives(volume))
     if needed_bytes > room_bytes:
         raise PreflightError(
-            f"is too small: about {needed_bytes / 2**30:.2f} GiB needed, and its file system has room for "
+            f"is too small: about {needed_bytes / 2**30:.2f} GiB are needed, but its file system has room for only "
             f"{room_bytes / 2**30:.2f} GiB",
             key=f"{key}.{'devices' if volume.devices else 'file'}",
             hint="make the drive larger, or the load smaller",
@@ -119,7 +122,7 @@ def _check_holds(volume: VolumeConfig, key: str, needed_bytes: int) -> None:
 
 
 def _bytes_of_drives(volume: VolumeConfig) -> float:
-    """The total capacity of the volume's drives."""
+    """The capacity of the volume that is made from its drives, in bytes."""
     sizes = [size_bytes(Path(os.path.realpath(one)).name) for one in volume.devices or ()]
     full = {"raid0": len(sizes), "striped": len(sizes), "raid5": len(sizes) - 1, "raid10": len(sizes) / 2}
     return min(sizes) * volume.share * full.get(volume.raid_level or "", 1)
@@ -133,7 +136,7 @@ def _check_usable(path: Path, key: str) -> None:
     if os.statvfs(path).f_blocks == 0:
         filesystem = host.describe_volume(path).get("filesystem") or "a file system without space"
         raise PreflightError(
-            f"{path} is not a place for files: {filesystem} there holds none", key=key, hint="name a folder on a drive"
+            f"{path} is not a place for files: it is on {filesystem}", key=key, hint="name a folder on a drive"
         )
     if not os.access(path, os.W_OK | os.X_OK) or os.statvfs(path).f_flag & os.ST_RDONLY:
         raise PreflightError(
@@ -146,8 +149,9 @@ def _check_usable(path: Path, key: str) -> None:
 def _lacking(
     configs: Iterable[Config], site: Site, leftover_bytes: Counter[int], bytes_on: BytesOn, size_key: str
 ) -> Iterator[PreflightError]:
-    """Compares the largest need of a cell on each file system with the file system's free space, which its volumes
-    share."""
+    """For each file system without enough space, an error. The need is that of the cell with the largest need. All its
+    volumes on a file system share the free space.
+    """
     hungriest: dict[int, tuple[int, list[tuple[str, Path]], Config]] = {}
     for config in configs:
         sharing: dict[int, list[tuple[str, Path]]] = {}
@@ -169,7 +173,7 @@ def _lacking(
             yield PreflightError(
                 f"{path} lacks space: about {wanted / 2**30:.2f} GiB needed, {free / 2**30:.2f} GiB free",
                 key=" and ".join(f"volumes.{name}.path" for name, _ in volumes),
-                hint=f"free some, name another volume, or {less}; or go on in spite of it "
+                hint=f"free some, name another volume, or {less}; or continue anyway "
                 f"({DESPITE_SPACE}): then a run that fills the volume fails, as may everything else that writes to it",
             )
 
@@ -181,7 +185,7 @@ def _device_text(path: Path) -> str:
 
 
 def check_place_names(needs: Iterable[VolumeNeed], is_barred: Callable[[str], bool], problem: str) -> None:
-    """Refuses a path that the engine can't give to a data file. Raises PreflightError."""
+    """Raises PreflightError if the engine can't use a volume's path for data files."""
     for need in needs:
         if is_barred(need.path):
             raise PreflightError(
@@ -202,15 +206,16 @@ def check_between_runs(configs: Iterable[Config]) -> None:
 
 
 def check_folder_for_server(owner: tuple[int, int] | None, volume: str, path: Path) -> tuple[int, int]:
-    """The account that must own the volume's data folders. `owner` (uid, gid) is that of an attached server, None if
-    it does not run on this machine. Raises PreflightError if folders can't be made for this account.
+    """The account (uid, gid) that must own the folders for data on a volume. `owner` is the account of an attached
+    server; None if the server runs on another machine. Raises PreflightError if this user can't make folders for this
+    account.
     """
     if owner is None:
         raise PreflightError(
             "the server does not run on this machine, so storagelab can't make data folders on its volumes",
             key=f"volumes.{volume}.path",
-            hint="add remote = true if the path is on the server's machine; or leave [volumes] out to measure where "
-            "the server keeps its files, or run storagelab on the server's machine",
+            hint="add remote = true if the path is on the server's machine; leave out [volumes] to measure the places "
+            "where the server already keeps its files; or run storagelab on the server's machine",
         )
     if os.geteuid() not in (0, owner[0]):
         raise PreflightError(
@@ -223,15 +228,16 @@ def check_folder_for_server(owner: tuple[int, int] | None, volume: str, path: Pa
 
 # --- memory -----------------------------------------------------------------------------------------------------------
 #
-# Notes for `plan`: how a load's data compares with the memory that may hold it.
+# Notes for `plan` that compare the size of a load's data with the memory that may hold it.
 
 
 _GIB, _MIB = 2**30, 2**20
 
 
 class Memory(NamedTuple):
-    """Memory for data: the server's buffers, named by their `setting`, and the machine's memory; None if unknown.
-    `cached`: the server reads and writes through the kernel's page cache.
+    """The memory that may hold data. `buffers_bytes` is the size of the server's buffers, and `setting` the name of the
+    setting for it. `machine_bytes` is the machine's memory. Both are None if unknown. `cached`: whether the server
+    reads and writes through the kernel's page cache.
     """
 
     setting: str
@@ -241,32 +247,32 @@ class Memory(NamedTuple):
 
 
 def memory_here() -> int | None:
-    """The memory of this machine."""
+    """The size of this machine's memory in bytes; None if unknown."""
     found = host.describe_host().get("memory_bytes")
     return found if isinstance(found, int) else None
 
 
 def refuse_more_than_there_is(memory: Memory) -> None:
-    """Refuses a private server with larger buffers than this machine's memory. Raises PreflightError."""
+    """Raises PreflightError if the buffers of a private server are not smaller than this machine's memory."""
     asked, there = memory.buffers_bytes, memory.machine_bytes
     if asked is not None and there is not None and asked >= there:
         raise PreflightError(
-            f"{_memory_size(asked)} is more than this machine's memory, {_memory_size(there)}",
+            f"{_memory_size(asked)} is not less than this machine's memory, {_memory_size(there)}",
             key=f"target.settings.{memory.setting}",
             hint=f"a quarter of the memory is usual: {_memory_size(there // 4)}",
         )
 
 
 def memory_note(load: GeneratedLoad, unit_bytes: int, memory: Memory, *, dropped: bool = False) -> str:
-    """A note that the data of `load` fits into memory, or that this is unknown; "" if it does not fit. One unit of the
-    load takes `unit_bytes`; `dropped`: the page cache is empty when a run begins.
+    """A note if the data of `load` fits into memory, or if this is unknown; "" if the data does not fit. One unit of
+    the load takes `unit_bytes` bytes. `dropped`: whether the page cache is dropped before each run.
     """
     buffers = memory.setting + (f" ({_memory_size(memory.buffers_bytes)})" if memory.buffers_bytes else "")
     data = data_bytes(load, unit_bytes)
     if data is None:
         return (
-            f"how much data {load.data.text} is not known before a run, so it can't be compared with memory: what fits "
-            f"into {buffers} never needs the drive again"
+            f"how much data {load.data.text} is not known before a run, so it can't be compared with memory. Data that "
+            f"fits into {buffers} is read from the drive only once"
         )
     text = f"the data of {load.kind} {load.data.text} takes about {_memory_size(data)}"
     if memory.buffers_bytes is None:
@@ -292,7 +298,7 @@ def _times(share: float, of: str) -> str:
 
 
 def data_bytes(load: GeneratedLoad, unit_bytes: int) -> int | None:
-    """The size of a generator's tables and indexes; None if the user's own files make them."""
+    """The size of a generator's tables and indexes in bytes. None if the user's own files make the tables."""
     return None if load.data.units is None else round(load.data.units * unit_bytes)
 
 
@@ -301,8 +307,8 @@ def _memory_size(size_bytes: int) -> str:
 
 
 def check_generators(configs: Sequence[Config], site: Site, programs: Callable[[Config], Path]) -> list[str]:
-    """Finds each cell's generator and its scripts, and describes the generators. `programs` is the folder of a
-    private server's programs. Raises PreflightError for what is missing.
+    """Descriptions of the cells' generators, each of which was found with its scripts. `programs` returns the folder of
+    a private server's programs. Raises PreflightError for everything that is missing.
     """
     lacks, found = list[PreflightError](), list[str]()
     for one in configs:
@@ -315,7 +321,7 @@ def check_generators(configs: Sequence[Config], site: Site, programs: Callable[[
 
 
 def memory_notes(configs: Iterable[tuple[Config, Memory]]) -> list[str]:
-    """How each cell's data compares with the memory that holds it."""
+    """Notes that compare the size of each cell's data with the memory that may hold it."""
     notes = [
         memory_note(one.generated_load, tables_of(one).unit_bytes, memory, dropped=one.between_runs.drop_page_cache)
         for one, memory in configs if one.generated
@@ -332,11 +338,13 @@ _FULL = re.compile(
     r"\b(?:error|errno|Errcode):? 28\b"
 )
 _FILE = re.compile(r"""(?:"(?=[^"\n]+/)|'(?=\.?/))([^"'\n]+)["']""")
-"""Matches a file in a server's message; between single quotes, a name with a slash may also be a table's."""
+"""Matches a file's path in a server's message. In single quotes, the path must begin with / or ./, because other names
+with a slash may be tables.
+"""
 
 
 class SpaceWatch:
-    """Watches the free space of `volumes`, by their names in the spec, while the context lasts."""
+    """Watches the free space of `volumes`, by their names in the spec, during the context."""
 
     def __init__(self, volumes: Mapping[str, Path]) -> None:
         self._volumes = dict(volumes)
@@ -359,16 +367,16 @@ class SpaceWatch:
             for name, path in self._volumes.items():
                 try:
                     self._least[name] = min(self._least[name], host.free_bytes(path))
-                    # A new server makes some 1,000 files, and a program that fails may remove them between two samples.
+                    # A new server makes about 1,000 files. If it fails, it may remove them between two readings.
                     if doctor.lacks_inodes(path, 1_000 if self._least[name] > 2**30 else 1):
                         self._no_inodes.add(name)
-                except (PreflightError, OSError):  # the volume is gone, which the set-up will notice too
+                except (PreflightError, OSError):  # the volume does not exist any more: the set-up fails, too
                     return
 
     def explain(self, words: str, log: str, config: Config, data_folder: Path | None) -> RunFailed | None:
-        """The failure with the name of the full volume, if `words` or the server's log report a full disk. (A lost
-        connection or a damaged index may be a consequence that hides the full disk.) Names of files are relative to
-        `data_folder`.
+        """The failure with the name of the full volume. None if neither `words` nor the server's log report a full
+        disk. The log is searched, too, because `words` may only report a consequence: a lost connection or a damaged
+        index. Relative file names in messages start at `data_folder`.
         """
         line = next((line for line in [*words.splitlines(), *log.splitlines()] if _FULL.search(line)), None)
         if line is None:
@@ -378,7 +386,7 @@ class SpaceWatch:
         return RunFailed(f"the set-up {what}: {way_out}; it said: {quoted}")
 
     def _what(self, line: str, data_folder: Path | None, config: Config) -> tuple[str, str]:
-        """A description of the full place, and a solution."""
+        """What was filled, and how to solve this."""
         if "shared memory" in line:
             return f"filled shared memory ({_free_text(doctor.SHARED_MEMORY)})", doctor.MORE_SHARED_MEMORY
         full = min(self._least, key=self._least.__getitem__, default=None)
@@ -388,7 +396,7 @@ class SpaceWatch:
             holding = [name for name, path in self._volumes.items() if file.is_relative_to(path.resolve())]
             if not holding:
                 return f"filled {_elsewhere(file, on_this_machine=data_folder is not None)}", "free some there"
-            # The deepest folder, because a volume may be mounted within another volume's folder.
+            # A volume may be mounted inside another volume's folder, so the longest path is the right one.
             full = max(holding, key=lambda name: len(str(self._volumes[name])))
         if "quota" in line:
             return f"used up its user's disk quota on {self._described(full)}", f"raise the quota, {_way_out(config)}"
@@ -398,7 +406,9 @@ class SpaceWatch:
         return f"filled {self._described(full)}", _way_out(config)
 
     def _described(self, full: str | None) -> str:
-        """A volume's name, place and size, with the other volumes on its file system, which share its space."""
+        """The volume's name, path and size. Includes other volumes on the same file system, because they share its
+        space.
+        """
         if full is None:
             return "a disk of the server's machine"
         path, device = self._volumes[full], os.stat(self._volumes[full]).st_dev
@@ -410,12 +420,12 @@ class SpaceWatch:
 
 
 def _elsewhere(file: Path, *, on_this_machine: bool) -> str:
-    """The place of a file that is on no volume."""
+    """Describes the place of a file that is on no volume."""
     own = temporary.path("").parent
     if file.is_relative_to(own):
         return f"the temporary folder ({_free_text(own.parent)})"
     if on_this_machine:
-        return f"a folder that is no volume ({_free_text(nearest_existing(file.parent))})"
+        return f"a folder that belongs to no volume ({_free_text(nearest_existing(file.parent))})"
     return f"the disk of {file.parent} on the server's machine"
 
 

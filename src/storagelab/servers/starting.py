@@ -1,4 +1,6 @@
-"""Finds, checks, tries and makes private servers, in the same way for every engine."""
+"""Finds the programs of private servers, checks their settings, and makes and tries servers. The same for
+every engine.
+"""
 
 from __future__ import annotations
 
@@ -25,25 +27,24 @@ from storagelab.servers.programs import Programs, asked_folder
 from storagelab.stopping import uninterrupted
 from storagelab.volumes.folders import Site
 
-# --- extremes --------------------------------------------------------------------------------------------------------
+# --- representatives -------------------------------------------------------------------------------------------------
 #
 # Selects a few servers that represent all servers whose settings differ only in their numbers.
 #
-# A server refuses values that are too small or too large: a lock table that does not fit into memory, more connections
-# than files that it may open, fewer connections than it reserves for superusers. So, if it accepts the smallest and the
-# largest value of each number, it accepts the values between them. Words, such as "on" or "fsync", and numbers in
-# different units have no order. So each combination of them is tried separately.
-
+# A server refuses numbers that are too small or too large. Examples are a lock table that does not fit into memory,
+# more connections than files that it may open, and fewer connections than it reserves for superusers. So if it accepts
+# the smallest and the largest value of each number, it accepts the values between them. Words, such as "on" or "fsync",
+# have no order, nor have numbers with different units. So each combination of words and units is tried separately.
 
 _NUMBER = re.compile(r"([-+]?[0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)")
 
 _T = TypeVar("_T")
 Texts = Mapping[str, str]
-"""Settings as the server reads them."""
+"""The settings of one server: the texts of their values, as the server reads them."""
 
 
 def standing_for(items: Sequence[_T], texts_of: Callable[[_T], Texts]) -> list[_T]:
-    """The items, in their order, whose settings represent all others."""
+    """The items that represent all items. They are in the same order as in `items`."""
     parted = [_parted(texts_of(item)) for item in items]
     alike = defaultdict[object, list[int]](list)
     for position, (words, _) in enumerate(parted):
@@ -53,8 +54,8 @@ def standing_for(items: Sequence[_T], texts_of: Callable[[_T], Texts]) -> list[_
 
 
 def _extremes(group: Sequence[int], numbers: Sequence[Mapping[str, float]]) -> set[int]:
-    """For each number that differs, the first item with its smallest and with its largest value. Among equals, the item
-    with the smallest or largest sum of the other numbers.
+    """For each number that differs: the first item with its smallest value, and the first with its largest value. If
+    several items have this value, the other numbers decide, one after the other.
     """
     differing = [name for name in numbers[group[0]] if len({numbers[position][name] for position in group}) > 1]
     found = set() if differing else {group[0]}
@@ -66,7 +67,7 @@ def _extremes(group: Sequence[int], numbers: Sequence[Mapping[str, float]]) -> s
 
 
 def _parted(texts: Texts) -> tuple[tuple[tuple[str, str], ...], dict[str, float]]:
-    """The parts of the settings that must be the same (words, and the units of numbers), and the numbers."""
+    """What must be equal in similar settings (the words, and the units of numbers), and the numbers by name."""
     words, numbers = [], {}
     for name, text in sorted(texts.items()):
         number = _NUMBER.fullmatch(text.strip())
@@ -76,21 +77,21 @@ def _parted(texts: Texts) -> tuple[tuple[tuple[str, str], ...], dict[str, float]
     return tuple(words), numbers
 
 
-# --- trial -----------------------------------------------------------------------------------------------------------
+# --- trial starts ----------------------------------------------------------------------------------------------------
 #
-# Tries whether a server starts with these settings. The server's parser checks each setting alone. Only a start shows
-# whether the settings work together.
+# Tries whether a server starts with its settings. The server's own parser has checked each setting separately. Only a
+# start shows whether the settings work together.
 
 
 MOST_TRIALS = 8
-"""A start takes about half a second. If there are more kinds of server than this, not counting kinds that differ only
-in numbers, only the first kinds are tried.
+"""The largest number of trial starts. A start takes about half a second. If more kinds of server remain, after kinds
+that differ only in numbers were reduced, only the first ones are tried.
 """
 
 
 class Kind(NamedTuple):
-    """One kind of server: `name` with version and origin, `settings` as in the spec, `texts` of all settings of its
-    `programs`, and `make` to make one with its files in a folder.
+    """One kind of server. `name` has its version and origin. `settings` are those of the spec, and `texts` are all
+    settings of the server. `make` makes a server of this kind with its files in a folder.
     """
 
     name: str
@@ -101,20 +102,20 @@ class Kind(NamedTuple):
 
 
 def try_kinds(kinds: Iterable[Kind]) -> None:
-    """Starts each kind of private server for a moment, in the system's temporary folder, and removes it.
+    """Starts each kind of private server for a moment, in the system's temporary folder, and removes it. If kinds
+    differ only in numbers, only those with the smallest and the largest numbers are started.
 
-    Of kinds that differ only in numbers, it starts only the kinds with the smallest and the largest numbers. If a kind
-    does not start, raises PreflightError with the server's own message and the end of its log.
+    Raises PreflightError for the first kind that does not start, with the server's message and the end of its log.
     """
     for kind in each(_to_try(kinds), "starting each kind of server for a moment"):
         try:
-            # Tries one kind. Leaves nothing behind, even when interrupted
+            # Try one kind. Leave nothing behind, even after an interruption.
             place = temporary.path("trial")
             server = kind.make(place)
             try:
                 temporary.prepare(place)
                 place.mkdir()
-                place.chmod(0o711)  # despite the umask
+                place.chmod(0o711)  # whatever the umask is
                 check_may_enter(place)
                 server.start()
             finally:
@@ -127,7 +128,7 @@ def try_kinds(kinds: Iterable[Kind]) -> None:
                 problem = f"{kind.name} does not start: {doctor.SHARED_MEMORY} is full"
                 raise PreflightError(problem, key="target", hint=doctor.MORE_SHARED_MEMORY) from error
             if full or not isinstance(error, StartFailed):
-                continue  # the temporary folder may differ from the volumes of the runs
+                continue  # the space in the temporary folder shows nothing about the volumes of the runs
             raise PreflightError(
                 str(error),
                 key="target.settings" if kind.settings else "target",
@@ -135,7 +136,7 @@ def try_kinds(kinds: Iterable[Kind]) -> None:
                 "nothing was stored",
             ) from error
         except (PreflightError, OSError):
-            continue  # an inaccessible temporary folder says nothing about the settings
+            continue  # if the temporary folder can't be used, that shows nothing about the settings
 
 
 def _to_try(kinds: Iterable[Kind]) -> list[Kind]:
@@ -150,18 +151,19 @@ def _to_try(kinds: Iterable[Kind]) -> list[Kind]:
 
 
 Pairs = tuple[tuple[str, str], ...]
-"""Settings with the text of their values, in order."""
+"""The settings of a server, in order: pairs of a name and the text of its value."""
 _AT_ONCE = 100
-"""This many cells' settings fit onto one command line."""
+"""The settings of this many cells fit into one command line."""
 
 
 @dataclass(frozen=True)
 class Starter(Generic[P]):
-    """An engine's facts about its private servers: `find` locates its programs in a folder or on this machine,
-    `settings` are those of a cell's server, `text` is the text of a setting's value, and `server` makes one. `ask`
-    makes the programs read settings together, without a database, and returns the values that they read, for later
-    comparison; it raises PreflightError with the programs' message. `is_own` names the settings that keep a private
-    server private.
+    """What an engine knows about its private servers.
+
+    `find` finds its programs in a folder, or anywhere on this machine. `settings` returns the settings of a cell's
+    server, and `text` the text of a setting's value. `ask` makes the programs read settings together, without a
+    database. It returns the values that they read, or raises PreflightError with the programs' message. `is_own` says
+    whether a setting keeps a private server private. `server` is the class of its servers.
     """
 
     title: str
@@ -173,11 +175,11 @@ class Starter(Generic[P]):
     server: type[PrivateServer[P]]
 
     def programs(self, config: Config, site: Site) -> P:
-        """The programs that a cell asks for. Raises PreflightError."""
+        """The programs for a cell's server. Raises PreflightError if there are none."""
         return self.find(asked_folder(config, site))
 
     def ability(self) -> doctor.Ability:
-        """The servers that this machine can start, for the doctor."""
+        """For the doctor: whether this machine can start a private server of this engine."""
         return doctor.ability(
             f"private {self.title}",
             lambda: self.find(None),
@@ -185,8 +187,9 @@ class Starter(Generic[P]):
         )
 
     def check(self, programs: P, settings: Settings) -> dict[str, str]:
-        """How the programs read each setting, alone and all together: `{name: value}`. Raises PreflightError for the
-        settings that the programs refuse, or that storagelab itself needs to keep the server and its files private.
+        """The values of the settings as the programs read them. They are checked separately, and then all together.
+        Raises PreflightError for settings that the programs refuse. Raises it also for settings that storagelab sets to
+        keep the server and its files private.
         """
         self._refuse_own(settings)
         asked = tuple((name, self.text(value)) for name, value in settings.items())
@@ -198,8 +201,8 @@ class Starter(Generic[P]):
         return {**found, **self.ask(programs, asked)} if asked else found
 
     def accepts(self, programs: P, kinds: Sequence[Settings]) -> bool:
-        """Whether the programs accept the settings of all these kinds in one start: one kind after the other, each with
-        the differences from the previous one.
+        """Whether the programs accept the settings of all these kinds in a single start. The settings of each kind that
+        differ from the kind before it are put on one command line.
         """
         now, given = dict[str, str](), list[tuple[str, str]]()
         for settings in kinds:
@@ -213,12 +216,12 @@ class Starter(Generic[P]):
     def _refuse_own(self, settings: Settings) -> None:
         for name in filter(self.is_own, settings):
             raise PreflightError(
-                "storagelab itself sets it on a private server", key=f"target.settings.{name}",
-                hint="leave it out, or attach to a server of your own with target.dsn",
+                "storagelab itself sets this on a private server", key=f"target.settings.{name}",
+                hint="leave it out, or attach to your own server with target.dsn",
             )  # fmt: skip
 
     def check_cells(self, configs: Sequence[Config], site: Site) -> list[str]:
-        """Describes each cell's server. Raises PreflightError for those that would not run."""
+        """A description of the server of each cell, each once. Raises PreflightError for servers that can't run."""
         lacks, found = list[PreflightError](), dict[str, None]()
         by_programs = defaultdict[P, list[Config]](list)
         for config in configs:
@@ -229,19 +232,21 @@ class Starter(Generic[P]):
                 self._check_settings(programs, sharing)
             found[f"{self.title} {programs.version} ({programs.origin}), private, started {unprivileged().how}"] = None
         for name, path in sorted({item for config in configs for item in site.volume_paths(config).items()}):
-            if path.is_dir() and os.access(path, os.W_OK | os.X_OK):  # else the volume is refused anyway
+            if path.is_dir() and os.access(path, os.W_OK | os.X_OK):  # another check refuses other volumes
                 with noting(lacks):
                     check_may_enter(path, f"volumes.{name}.path")
         refuse(lacks)
         return list(found)
 
     def _check_settings(self, programs: P, configs: Sequence[Config]) -> None:
-        """Checks the settings of all cells. To check one cell takes several starts of a program, so one start checks
-        many cells. If something is refused, the function searches for the cell. It tries combinations of settings with
-        the representative cells only.
+        """Checks the settings of all cells. Raises PreflightError.
+
+        Checking one cell takes several starts of a program. So many cells are first checked with one start. If
+        something is refused, halves of these cells are checked, until the refused cell is found. Only the
+        representative cells are used to check whether settings work together.
         """
         neediest: dict[tuple[tuple[str, str], ...], Config] = {}
-        """Cells with the same settings -> the cell with the most connections."""
+        """Maps settings to the cell that has these settings and the most connections."""
         for config in configs:
             key = tuple(self._texts(config).items())
             known = neediest.setdefault(key, config)
@@ -266,9 +271,9 @@ class Starter(Generic[P]):
             asked = str(self.settings(config)["max_connections"])
             if asked.isdecimal():
                 check_connections(config, int(asked))
-            else:  # the server may parse the value in its own way
+            else:  # the server may read a number from this text
                 self._check_cell(programs, config)
-        for config in each(standing_for(kinds, self._texts), "checking how settings go together"):
+        for config in each(standing_for(kinds, self._texts), "checking whether settings work together"):
             self._check_cell(programs, config)
 
     def _check_cell(self, programs: P, config: Config) -> None:
@@ -279,7 +284,7 @@ class Starter(Generic[P]):
         return {name: self.text(value) for name, value in self.settings(config).items()}
 
     def kinds(self, plan: Plan, site: Site) -> Iterator[Kind]:
-        """Every kind of private server that a plan needs, for a trial start: one for each cell, in the plan's order."""
+        """For trial starts: the kind of private server of each cell, in the plan's order."""
         for config in (cell.config for cell in plan.cells if not cell.config.target.attached):
             programs, settings = self.programs(config, site), self.settings(config)
             yield Kind(
@@ -295,17 +300,20 @@ class Starter(Generic[P]):
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A question, "Did you mean ...? ", with the known setting of the most similar spelling; empty if there is none."""
+    """The question "Did you mean ...? " with the known setting whose name is the most similar; "" if none
+    is similar.
+    """
     close = difflib.get_close_matches(name, list(known), 1)
     return f"Did you mean {close[0]}? " if close else ""
 
 
 SPARE_CONNECTIONS = 8
-"""The connections that a private server has in addition to the workload's: for storagelab and for superusers."""
+"""The number of connections of a private server in addition to the workload's. They are for storagelab and superusers.
+"""
 
 
 def check_connections(config: Config, asked: int) -> None:
-    """Refuses a private server with fewer connections than the workload and storagelab need. Raises PreflightError."""
+    """Raises PreflightError if a private server has fewer connections than the workload and storagelab need."""
     connections = config.database_load.connections
     needed = connections + SPARE_CONNECTIONS
     if asked < needed:

@@ -1,9 +1,9 @@
-"""Templates: a private server's prepared data, kept for a campaign and copied for each run.
+"""Templates: the prepared data of a private server, kept for a campaign and copied for each run.
 
-A server fills its folders once and is shut down. storagelab then moves its folders aside on their volumes. Every run
-gets a copy at the original paths, because the server's files contain paths. The first run gets a copy, too, so that all
-runs begin in the same state. A template lives as long as its campaign: `sweep` removes the templates of an earlier
-campaign.
+A server fills its folders once, and is shut down. Then the content of its folders is moved to other folders on the same
+volumes. Each run gets a copy at the original paths, because the server's files contain paths. The first run gets a
+copy, too, so that all runs begin in the same state. A template is kept until its campaign ends. `sweep` removes the
+templates of an earlier campaign.
 """
 
 from __future__ import annotations
@@ -28,19 +28,21 @@ from storagelab.volumes.folders import Folders, Site
 
 # --- copying ---------------------------------------------------------------------------------------------------------
 #
-# Copies folders of a stopped server. If the file system can do it, the copy shares the files' blocks, as with `cp
-# --reflink=auto`. Such a copy takes no time, and no space until one of the two files changes.
+# Copies the folders of a stopped server. If the file system supports it, the copy shares the blocks of the files, as
+# with `cp --reflink=auto`. Such a copy takes no time. It takes no space until one of the two files changes.
 
 
 _FICLONE = 0x40049409
-"""Linux: the `ioctl` that makes one file share all blocks of another (linux/fs.h)."""
+"""The ioctl of Linux that makes a file share all blocks of another file (linux/fs.h)."""
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 _DEEPEST = 64
-"""No server nests its folders so deeply; each level keeps two descriptors open."""
+"""The deepest level of folders that is copied. Servers don't nest folders so deeply. Each level keeps two descriptors
+open.
+"""
 
 
 class Content(NamedTuple):
-    """What a folder contains: the number of files below it, and their bytes."""
+    """The number of files below a folder, and the sum of their sizes in bytes."""
 
     files: int
     bytes: int
@@ -50,7 +52,7 @@ class Content(NamedTuple):
 
 
 def content_of(folder: int) -> Content:
-    """Counts the content of a folder, given by its descriptor."""
+    """Counts the content of a folder. `folder` is its descriptor."""
     sizes = [facts.st_size for facts in descriptors.content_of(folder) if not stat.S_ISLNK(facts.st_mode)]
     return Content(len(sizes), sum(sizes))
 
@@ -60,11 +62,11 @@ def together(contents: Iterable[Content]) -> Content:
 
 
 def copy_folder(name: str, source: int, copy: int, depth: int = 0) -> int:
-    """Copies a folder with owners, modes and symbolic links.
+    """Copies the folder `name` from the folder `source` into the folder `copy`; both are descriptors. Copies owners,
+    modes and symbolic links, too. Returns the number of bytes whose blocks are shared.
 
-    Descriptors give both folders. Returns the number of bytes that share their blocks. Until the copy is complete, only
-    this user can reach it. Raises OSError, also if the folder contains anything except plain files of the server,
-    folders and links.
+    Until the copy is complete, only this user can enter it. Raises OSError, also if there is anything else than plain
+    files of the server, folders and links.
     """
     with descriptors.folder(name, source) as original:
         os.mkdir(name, 0o700, dir_fd=copy)
@@ -103,7 +105,7 @@ def _copy_file(name: str, source: int, copy: int) -> int:
                 raise
             shared = 0
             shutil.copyfileobj(original, made, 2**20)
-            with contextlib.suppress(OSError, AttributeError):  # it must not crowd the copy out of the page cache
+            with contextlib.suppress(OSError, AttributeError):  # lets the page cache keep the copy instead
                 os.posix_fadvise(original.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         _give_same_rights(facts, made.fileno())
     return shared
@@ -119,12 +121,12 @@ NOTE = (
     "data is prepared {times}, and copied for each run\n"
     "its template stays on its volumes until the campaign ends; {how}"
 )
-_BY_US = "a copy shares its blocks where the file system can do that (XFS, Btrfs), else it takes time and space"
+_BY_US = "a copy shares its blocks if the file system supports that (XFS, Btrfs); if not, it takes time and space"
 _BY_SERVER = "the server that already runs makes the copies, file by file, which takes time and space"
 
 
 def folders_of(site: Site, volumes: Mapping[str, Path]) -> Folders:
-    """The place of an experiment's templates, beside the folders of its runs."""
+    """The folders for an experiment's templates. They are beside the folders of its runs."""
     return Folders(site, volumes, purpose="templates")
 
 
@@ -137,12 +139,13 @@ def notes(configs: Iterable[Config]) -> list[str]:
 
 
 BytesOn = Callable[[Config, str], int]
-"""The most disk space that one run of a cell takes on a volume, by the volume's name."""
+"""The largest disk space in bytes that one run of a cell takes on a volume, which is given by its name."""
 
 
 def with_kept(configs: Iterable[Config], site: Site, bytes_on: BytesOn, kept_bytes_on: BytesOn) -> BytesOn:
-    """The disk space of a run on a volume, with all templates beside it. The files of the run that makes a template are
-    the template itself, until they are moved aside. Every other run begins with a copy."""
+    """The disk space that a run and all templates take on a volume. The run that makes a template does not need space
+    for the template in addition: until its files are moved, they are the template. All other runs begin with a copy.
+    """
     kept = [(one, site.volume_paths(one)) for one in one_of_each_template(configs)]
 
     def both(config: Config, volume: str) -> int:
@@ -157,7 +160,9 @@ def with_kept(configs: Iterable[Config], site: Site, bytes_on: BytesOn, kept_byt
 
 
 class Restoration(NamedTuple):
-    """The copy for a run, by storagelab or by the server: the content of template and copy, and `how` it was made."""
+    """The copy that was made for a run. `asked` and `got` are the contents of the template and of the copy. `how` says
+    in which way it was copied.
+    """
 
     asked: str
     got: str
@@ -176,7 +181,7 @@ class Template:
         self._runs, self._kept = Folders(site, volumes), folders_of(site, volumes)
         self._name = template_name(config)
         self._places = {self._runs[name]: self._kept[name] / self._name for name in volumes}
-        """A run's folder -> the folder that keeps its content; two volumes may share a path."""
+        """Maps each folder of a run to the folder that keeps its content. Volumes with the same path share a folder."""
 
     @property
     def exists(self) -> bool:
@@ -188,13 +193,13 @@ class Template:
         return False
 
     def keep(self) -> None:
-        """Moves the content of the run's folders aside. The run's server must be shut down. Raises OSError."""
+        """Moves the content of the run's folders to the template. The server must be shut down. Raises OSError."""
         self._kept.make(again=True)
         for folder, place in self._places.items():
             unfinished = _unfinished(place)
             with self._kept.held(place.parent) as kept, self._runs.held(folder) as run:
                 for name in (place.name, unfinished):
-                    descriptors.remove(name, kept)  # from an attempt that failed midway
+                    descriptors.remove(name, kept)  # a previous attempt may have failed before it was complete
                 os.mkdir(unfinished, 0o700, dir_fd=kept)
                 with descriptors.folder(unfinished, kept) as aside:
                     for name in self._runs.content(run):
@@ -204,8 +209,7 @@ class Template:
                 os.rename(_unfinished(place), place.name, src_dir_fd=kept, dst_dir_fd=kept)
 
     def restore(self) -> Restoration:
-        """Copies the template into the run's empty folders, and writes it to the drives. Raises RunFailed if that
-        fails."""
+        """Copies the template into the run's empty folders, and writes the copy to the drives. Raises RunFailed."""
         shared, asked, got = 0, list[Content](), list[Content]()
         for folder, place in self._places.items():
             try:

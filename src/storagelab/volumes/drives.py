@@ -1,4 +1,6 @@
-"""Whole drives of this machine: their properties, content and users; and the formats of NVMe drives."""
+"""Reads the properties, content and users of whole drives of this machine. Also formats NVMe drives and
+marks drives.
+"""
 
 from __future__ import annotations
 
@@ -32,34 +34,39 @@ HELD = "another program holds it"
 
 
 class Drive(Frozen):
-    """A drive as it is now. `id` is its stable name; the kernel's `name` may be another drive's after a reboot."""
+    """A drive as it is now. `id` is its stable name. `name` is the kernel's name, which may be another drive's after a
+    reboot.
+    """
 
     id: str
     name: str
     serial: str
     wwid: str = ""
-    """A globally unique name of this namespace or unit; namespaces of one controller share their serial. "" =
-    unknown."""
+    """A globally unique name of this namespace (NVMe) or unit (SCSI); "" if unknown. It is needed because all
+    namespaces of a controller have the same serial number.
+    """
     model: str = ""
     firmware: str = ""
     size_bytes: int
     sector_bytes: int = 512
     holds: tuple[str, ...] | None = ()
-    """The content of the drive: partition tables, file systems, parts of a RAID. None if only root can read it."""
+    """The kinds of content on the drive: partition tables, file systems, parts of a RAID. None if this user is not
+    root: only root can read them.
+    """
     used_by: tuple[str, ...] = ()
     of_the_system: bool = False
     part_of: str = ""
-    """The drive, if this device is only a partition of it."""
+    """The whole drive's name if this device is only a partition; else ""."""
     made_of_others: bool = False
-    """Whether it is not a drive itself, but a RAID, a logical volume, a file or memory."""
+    """Whether this device is not a drive, but a RAID, a logical volume, a file or memory."""
     read_only: bool = False
     discards: bool = True
     shared_name: bool = False
-    """Whether `id` is the name of every namespace of its controller."""
+    """Whether all namespaces of the controller share the name `id`."""
 
     @property
     def key(self) -> str:
-        """The last part of its stable name."""
+        """The last part of the drive's stable name."""
         return Path(self.id).name
 
     @property
@@ -69,7 +76,7 @@ class Drive(Frozen):
     @property
     def text(self) -> str:
         """A description of the drive and its content."""
-        lies = "what lies on it only root can read" if self.holds is None else f"holds {listed(self.holds)}"
+        lies = "only root can read what it holds" if self.holds is None else f"holds {listed(self.holds)}"
         return f"{self.name} ({self.model or 'no model'}, serial {self.serial}, {bytes_(self.size_bytes)}): {lies}"
 
     def is_same_as(self, other: Drive) -> bool:
@@ -82,14 +89,14 @@ def listed(holds: Sequence[str]) -> str:
 
 
 def look(device: str, key: str, kernel: Kernel = HERE) -> Drive:
-    """The drive with this stable name. Raises PreflightError if there is none."""
+    """The drive with the stable name `device`. Raises PreflightError, with the spec's `key`, if there is none."""
     hint = f"ls -l {STABLE_NAMES}"
     try:
         real = os.path.realpath(device, strict=True)
         if not stat.S_ISBLK(os.stat(real).st_mode):
             raise PreflightError(
-                f"{device} is no drive: it may be a controller, and formatting one formats all its drives", key=key,
-                hint=f"name the drive itself (of an NVMe controller: a namespace): {hint}",
+                f"{device} is not a drive; it may be a controller: formatting it would format all its drives", key=key,
+                hint=f"name the drive itself (with an NVMe controller: a namespace): {hint}",
             )  # fmt: skip
     except OSError as error:
         raise PreflightError(f"{device} is not there: {error.strerror}", key=key, hint=hint) from error
@@ -97,12 +104,12 @@ def look(device: str, key: str, kernel: Kernel = HERE) -> Drive:
 
 
 def describe(device: str, name: str, kernel: Kernel = HERE) -> Drive:
-    """The drive that the kernel calls `name`."""
+    """The drive that the kernel calls `name`; `device` is its stable name."""
     node = disks.node_of(name, kernel)
     disk = disks.describe_disk(name, kernel)
     system, used = _users(name, kernel)
-    # udev names a namespace by its controller's model and serial number, and a second time with the namespace's
-    # number.
+    # udev gives a namespace two names. Both have the controller's model and serial number. Only one of them ends with
+    # the namespace's number.
     of_the_controller = device.endswith("_" + serial_of(name, kernel).replace(" ", "_"))
     return Drive(
         id=device,
@@ -125,11 +132,11 @@ def describe(device: str, name: str, kernel: Kernel = HERE) -> Drive:
 
 
 def serial_of(name: str, kernel: Kernel = HERE) -> str:
-    """The serial number that the drive tells the kernel; "" without one."""
+    """The serial number that the drive reports to the kernel; "" if it reports none."""
     node = disks.node_of(name, kernel)
     if text := read_text(node / "device" / "serial") or read_text(node / "serial"):
         return text
-    with contextlib.suppress(OSError):  # for SCSI and SATA, page 0x80 of the drive's data, after a header of four bytes
+    with contextlib.suppress(OSError):  # SCSI and SATA: page 0x80 of the device's data, without its header of 4 bytes
         return (node / "device" / "vpd_pg80").read_bytes()[4:].decode("ascii", "replace").strip(" \0")
     return ""
 
@@ -140,7 +147,7 @@ def partitions_of(name: str, kernel: Kernel = HERE) -> tuple[str, ...]:
 
 
 def _users(name: str, kernel: Kernel) -> tuple[bool, tuple[str, ...]]:
-    """Whether the system itself is on the drive, and all users of the drive that the kernel shows."""
+    """Whether the operating system uses the drive, and descriptions of all uses that the kernel shows."""
     own = {name, *partitions_of(name, kernel)}
     users: dict[str, None] = {}
     system = False
@@ -162,7 +169,7 @@ def _users(name: str, kernel: Kernel) -> tuple[bool, tuple[str, ...]]:
 
 
 def _held_exclusively(node: str) -> tuple[str, ...]:
-    """Whether a program or the kernel, such as ZFS, holds the drive exclusively."""
+    """(HELD,) if a program or the kernel (e.g. for ZFS) has opened the drive exclusively; else ()."""
     try:
         os.close(os.open(node, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC))
     except OSError as error:
@@ -177,7 +184,7 @@ def _holds(name: str, kernel: Kernel) -> tuple[str, ...] | None:
     for node in (f"/dev/{part}" for part in (name, *partitions_of(name, kernel))):
         try:
             found |= dict.fromkeys(signatures_in(said("wipefs", "--json", node), node))
-        except RunFailed:  # a drive that can't be read may hold data
+        except RunFailed:  # a drive that can't be read may have data
             found[UNKNOWN_DATA] = None
     if not found and not is_blank(f"/dev/{name}"):
         found[UNKNOWN_DATA] = None
@@ -185,7 +192,7 @@ def _holds(name: str, kernel: Kernel) -> tuple[str, ...] | None:
 
 
 def uuids_on(name: str) -> frozenset[str]:
-    """The UUIDs of all content that wipefs finds on the drive and its partitions. Raises RunFailed."""
+    """The UUIDs that wipefs finds on the drive and its partitions. Raises RunFailed."""
     return frozenset(str(one["uuid"]) for one in _found_on(name) if one.get("uuid"))
 
 
@@ -200,7 +207,7 @@ def _found_on(name: str) -> Iterator[dict[str, object]]:
 
 
 def table_uuid(drive: Drive) -> set[str]:
-    """The UUID of the drive's partition table, if it has a GPT: bytes 56 to 71 of its second sector."""
+    """The UUID of the drive's GPT: bytes 56 to 71 of its second sector. Empty without a GPT. Raises OSError."""
     with open(f"/dev/{drive.name}", "rb") as opened:
         opened.seek(drive.sector_bytes)
         header = opened.read(72)
@@ -208,27 +215,27 @@ def table_uuid(drive: Drive) -> set[str]:
 
 
 def contents(drive: Drive) -> str:
-    """The content of the drive, for a user who must decide whether the content may be destroyed."""
+    """Describes the drive's content for a user, who must decide whether it may be destroyed."""
     begins = [f"{one} begins with {_first(one, 16).hex(' ')}" for one in (drive.name, *partitions_of(drive.name))]
     return "; ".join([drive.text, *begins])
 
 
 # --- the mark --------------------------------------------------------------------------------------------------------
 #
-# While nothing of storagelab on a drive has a UUID, the claim's token fills the drive's first MiB, and the second MiB,
-# at which a partition will begin. Any other use of the drive or the partition overwrites the mark: a file system, a
-# partition table, a database or an archive. The first page is written last, so the owner can be identified even after a
-# kill.
+# storagelab fills the first two MiB of a drive with lines that contain the claim's token. This mark shows who owns the
+# drive while nothing of storagelab on it has a UUID. The second MiB is filled because a partition will begin there. Any
+# other use of the drive or the partition overwrites the mark: a file system, a partition table, a database or an
+# archive. The first page is written last, so the owner can be identified even after a kill.
 
 
 def mark(name: str, token: str) -> None:
-    """Fills the first two MiB of a drive or a partition. Raises RunFailed."""
+    """Fills the first two MiB of a drive or a partition with the mark. Raises RunFailed."""
     _write_first(name, _line_of(token) * (2 * _LOOKED_AT_BYTES // _LINE_BYTES))
 
 
 def is_marked(name: str, token: str) -> bool:
-    """Whether the first MiB holds only the mark and zeros. A kill may leave zeros, and mdadm leaves zeros in place of
-    its superblock.
+    """Whether the first MiB has the mark, and otherwise only zeros. There may be zeros after a kill, and mdadm writes
+    zeros over its superblock.
     """
     first = _first(name, _LOOKED_AT_BYTES)
     others = first.replace(_line_of(token), b"")
@@ -236,7 +243,7 @@ def is_marked(name: str, token: str) -> bool:
 
 
 def unmark(name: str, token: str) -> None:
-    """Removes the mark if it still exists. Raises RunFailed."""
+    """Overwrites the mark with zeros if it still exists. Raises RunFailed."""
     if is_marked(name, token):
         _write_first(name, bytes(2 * _LOOKED_AT_BYTES))
 
@@ -262,7 +269,7 @@ def _write_first(name: str, content: bytes) -> None:
 
 
 def mounted_from(name: str, kernel: Kernel = HERE) -> Iterator[str]:
-    """The folders where the drive, its partitions, or devices made of them are mounted."""
+    """The folders where the drive, its partitions, or devices made from them are mounted."""
     own = {name, *partitions_of(name, kernel)}
     for mount in disks.mounts_here(kernel):
         if own & set(disks.device_stack(disks.block_devices_of(mount, kernel), kernel)):
@@ -270,7 +277,7 @@ def mounted_from(name: str, kernel: Kernel = HERE) -> Iterator[str]:
 
 
 def signatures_in(text: str, node: str) -> Iterator[str]:
-    """The signatures in the output of `wipefs --json`, which is empty if there are none."""
+    """Describes the signatures in the output of `wipefs --json`. The output is empty if there are none."""
     for found in json.loads(text or "{}").get("signatures", []):
         label = f' "{found["label"]}"' if found.get("label") else ""
         kind = str(found.get("type", "unknown"))
@@ -279,8 +286,8 @@ def signatures_in(text: str, node: str) -> Iterator[str]:
 
 
 def is_blank(node: str, *, whole: bool = False) -> bool:
-    """Whether the first and the last MiB hold only zeros or ones, as after a discard. With `whole`, checks the whole
-    drive if it can be read within a minute; otherwise the answer is unknown.
+    """Whether the drive has only zeros or only ones, as after a discard. Reads each MiB if `whole`, otherwise the first
+    and the last one. False if the drive can't be read, or if that takes more than a minute.
     """
     until_s = time.monotonic() + _SCAN_S
     try:
@@ -297,17 +304,17 @@ def is_blank(node: str, *, whole: bool = False) -> bool:
     return True
 
 
-# --- NVMe: formats with other sectors, and counters of the whole life -------------------------------------------------
+# --- NVMe: formats with other sector sizes, and the counter of all bytes ever written --------------------------------
 
 NVME_PROGRAMS = {"nvme": "nvme-cli"}
 _UNIT_BYTES = 512_000
-"""Drives count written data in thousands of 512 bytes (NVM Express base specification, SMART / health log)."""
+"""NVMe drives count written data in units of 1000 x 512 bytes (NVM Express base specification, SMART / health log)."""
 
 _FORMATS_S = 3600.0
 
 
 class Format(NamedTuple):
-    """One of a drive's LBA formats. `metadata_bytes` lie beside each sector."""
+    """One of a drive's LBA formats. In this format, each sector has `metadata_bytes` in addition to its data."""
 
     number: int
     sector_bytes: int
@@ -316,13 +323,13 @@ class Format(NamedTuple):
 
 
 class Formats(NamedTuple):
-    """The LBA formats of a namespace, and the effect of formatting it on others."""
+    """The LBA formats of a namespace, and whether formatting it affects other namespaces."""
 
     formats: tuple[Format, ...]
     protection: int
-    """The kind of protection information in use; 0 if none is."""
+    """The type of protection information that is in use; 0 if none."""
     all_at_once: bool
-    """Whether formatting one namespace formats the whole drive."""
+    """Whether formatting one namespace formats all namespaces of the drive."""
     namespaces: int
 
     @property
@@ -330,19 +337,21 @@ class Formats(NamedTuple):
         return next(one for one in self.formats if one.in_use)
 
     def with_sectors(self, sector_bytes: int) -> Format | None:
-        """A plain format with sectors of this size; the current format if it has them."""
+        """A format with sectors of this size and without metadata. If several fit, the current format is preferred.
+        None if there is none.
+        """
         fitting = [one for one in self.formats if one.sector_bytes == sector_bytes and not one.metadata_bytes]
         return next((one for one in fitting if one.in_use), fitting[0] if fitting else None)
 
 
 def formats_in(namespace: Mapping[str, Any], controller: Mapping[str, Any], namespaces: int) -> Formats:
-    """Reads the JSON output of `nvme id-ns` and `nvme id-ctrl`."""
+    """The formats in the JSON output of `nvme id-ns` (`namespace`) and `nvme id-ctrl` (`controller`)."""
     flbas = int(namespace["flbas"])
     now = (flbas & 0xF) | ((flbas >> 5 & 3) << 4)
     found = tuple(
         Format(number, 2 ** int(one["ds"]), int(one["ms"]), in_use=number == now)
         for number, one in enumerate(namespace["lbafs"])
-        if int(one["ds"]) >= 9  # formats with another state are not available
+        if int(one["ds"]) >= 9  # a smaller value means that the format is not available
     )
     return Formats(found, int(namespace.get("dps", 0)) & 7, bool(int(controller.get("fna", 0)) & 1), namespaces)
 
@@ -358,23 +367,23 @@ def formats(name: str, kernel: Kernel = HERE) -> Formats:
         )
         assert found.now
     except (ValueError, KeyError, StopIteration) as error:
-        raise RunFailed(f"nvme id-ns {node} answered what storagelab can't read: {error}") from error
+        raise RunFailed(f"storagelab can't read the answer of nvme id-ns {node}: {error}") from error
     return found
 
 
 def namespaces_beside(name: str, kernel: Kernel = HERE) -> int:
-    """The number of namespaces of the drive, including this one."""
+    """The number of namespaces of the drive's controller, including this one."""
     beside = node_of(name, kernel).resolve().parent
     return sum(1 for one in beside.glob("nvme*n*") if (one / "size").exists())
 
 
 def format_to(name: str, number: int) -> None:
-    """Formats the namespace, which erases it. Raises RunFailed with the drive's message."""
+    """Formats the namespace to the LBA format `number`, which erases all data. Raises RunFailed with nvme's message."""
     said("nvme", "format", f"/dev/{name}", f"--lbaf={number}", "--force", patience_s=_FORMATS_S)
 
 
 def written_in_its_life(name: str) -> int | None:
-    """Bytes that hosts have ever written to the drive; None if it does not report them."""
+    """The bytes that all hosts have ever written to the drive; None if the drive does not report them."""
     if not Path(f"/dev/{name}").exists():
         return None
     try:

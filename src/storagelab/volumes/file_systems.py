@@ -1,5 +1,5 @@
-"""Makes, mounts and reads back layers and file systems, on drives that belong to the experiment and on files that serve
-as drives.
+"""Makes and mounts file systems, and the layers below them, on drives that belong to the experiment or on files that
+serve as drives. Also reads back how they were made.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ DEFAULT = "ext4"
 
 
 class _Kind(NamedTuple):
-    """A file system. `package`, `options` and `with_uuid` (the option that sets a UUID) are those of its mkfs;
-    `least_bytes` is the smallest possible drive (xfsprogs 6.1, btrfs-progs 6.2).
+    """A kind of file system. For its mkfs: the `package`, the `options`, and the option that sets a UUID (`with_uuid`).
+    `least_bytes` is the size of the smallest possible drive (xfsprogs 6.1, btrfs-progs 6.2).
     """
 
     package: str
@@ -44,7 +44,7 @@ class _Kind(NamedTuple):
 
 
 _KINDS = {
-    # Everything is written at once, so that no kernel thread writes during a run.
+    # With these options, mkfs writes everything at once. Otherwise a kernel thread would write the rest during a run.
     "ext4": _Kind("e2fsprogs", ("-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"), ("-U", "{}"), 2**24),
     "xfs": _Kind("xfsprogs", ("-q", "-f"), ("-m", "uuid={}"), 300 * 2**20),
     "btrfs": _Kind("btrfs-progs", ("-q", "-f"), ("-U", "{}"), 109 * 2**20),
@@ -58,20 +58,21 @@ _UNSAFE = {
 
 
 def maker(filesystem: str | None) -> str:
-    """The program that makes it."""
+    """The program that makes the file system."""
     return f"mkfs.{filesystem or DEFAULT}"
 
 
 def programs_for(filesystem: str) -> dict[str, str]:
-    """The programs that make and mount it, with their packages."""
+    """The programs that make and mount the file system, with their packages."""
     return {"mount": "mount", "umount": "mount", maker(filesystem): _KINDS[filesystem].package}
 
 
 def check(filesystem: str, size_bytes: int, key: str, kernel: Kernel = HERE) -> None:
-    """Raises PreflightError if the kernel lacks the file system, or the drive is too small for it. `key` is the key of
-    the drive's size."""
+    """Raises PreflightError if the kernel lacks the file system, or if the drive is too small for it. `key` is the
+    spec's key for the drive's size.
+    """
     known = {line.split()[-1] for line in read_text(kernel.proc / "filesystems").splitlines() if line.split()}
-    modules = Path("/lib/modules")  # a file system may be loaded when it is first mounted
+    modules = Path("/lib/modules")  # the kernel may load the file system's module at the first mount
     if filesystem not in known and not any(modules.glob(f"*/kernel/fs/{filesystem}/*")):
         raise PreflightError(
             f"this kernel has no {filesystem}", key=f"{key.rpartition('.')[0]}.filesystem",
@@ -83,8 +84,8 @@ def check(filesystem: str, size_bytes: int, key: str, kernel: Kernel = HERE) -> 
 
 
 def make(device: str, filesystem: str, options: str | None, uuid: UUID | None = None) -> None:
-    """Makes the file system on the device with the path `device`, with this UUID or any. Raises RunFailed with mkfs's
-    message.
+    """Makes the file system on the device with the path `device`. Without `uuid`, mkfs chooses the UUID. Raises
+    RunFailed with mkfs's message.
     """
     kind, words = _KINDS[filesystem], shlex.split(options or "")
     has_own = any(word == "-U" or "uuid=" in word for word in words)
@@ -94,7 +95,9 @@ def make(device: str, filesystem: str, options: str | None, uuid: UUID | None = 
 
 @contextlib.contextmanager
 def mounted(device: str, place: Path, filesystem: str, options: str | None) -> Iterator[None]:
-    """Mounts the device at the folder `place`, which it makes. Raises RunFailed with mount's message."""
+    """Makes the folder `place`, mounts the device there, and unmounts it at the end. Raises RunFailed with the message
+    of mount or umount.
+    """
     place.mkdir(mode=0o755)
     asked = ["-o", options] if options else []
     said("mount", "-t", filesystem, *asked, device, str(place))
@@ -105,26 +108,27 @@ def mounted(device: str, place: Path, filesystem: str, options: str | None) -> I
 
 
 def unmount(place: Path) -> None:
-    """Unmounts, and tries again for some time, because a program that was just stopped may still hold a file. Raises
-    RunFailed."""
+    """Unmounts what is mounted at `place`. Tries again for a while, because a program that was just stopped may still
+    have a file open. Raises RunFailed.
+    """
     patiently(lambda: said("umount", str(place)), JUST_STOPPED_S, pause_s=0.1)
 
 
 def left_in(folder: Path, kernel: Kernel = HERE) -> list[Path]:
-    """The mounts in the folder and below it, innermost first."""
+    """The mount points below the folder, in the order in which they can be unmounted."""
     places = [Path(mount.mount_point) for mount in mounts_here(kernel)]
     return [place for place in reversed(places) if place != folder and place.is_relative_to(folder)]
 
 
 def with_trim(options: str | None, trim: bool | None) -> str | None:
-    """The mount options, with the option on whether the file system discards."""
+    """The mount options and the option for `trim`: discard (True), nodiscard (False), or nothing (None)."""
     if trim is None:
         return options
     return ",".join(filter(None, (options, "discard" if trim else "nodiscard")))
 
 
 def checks(name: str, place: Path, filesystem: str, options: str | None, trim: bool | None) -> Iterator[Check]:
-    """Compares the mount with what was asked for."""
+    """Compares the mount with what the spec asks for."""
     mount = mount_of(place, mounts_here())
     got = mount.filesystem if mount is not None else "nothing"
     yield _check(f"file system of volume {name}", filesystem, got, ok=got == filesystem)
@@ -141,22 +145,22 @@ def _check(name: str, asked: str, got: str, *, ok: bool) -> Check:
 
 
 def warnings(name: str, options: str | None) -> Iterator[str]:
-    """Warnings about the safety that the mount options give up."""
+    """A warning for each mount option that makes the data less safe."""
     for option in (options or "").split(","):
         if option in _UNSAFE:
             yield f"volumes.{name}.mount_options: with {option}, {_UNSAFE[option]}"
 
 
-# --- the drives below them: made of files, and the scheduler and read-ahead of each -----------------------------------
+# --- drives from files, and the scheduler and read-ahead of each drive ------------------------------------------------
 
 LOOP_PROGRAMS = {"losetup": "mount"}
 
 
 @contextlib.contextmanager
 def made_of_file(image: Path, size_bytes: int, sector_bytes: int | None) -> Iterator[str]:
-    """Makes a drive of the new file `image`, and returns the kernel's name of the drive, such as "loop0". It allocates
-    all space of the file at once, so that a full disk shows here and not during a run. The device bypasses the page
-    cache of the file system that holds the file.
+    """Makes a drive from the new file `image`, and removes it at the end. Gives the kernel's name of the drive, such as
+    "loop0". All space of the file is allocated at once. So a full disk is noticed here, not during a run. The drive
+    uses direct I/O for its file, so it bypasses the page cache of the file system below it. Raises RunFailed.
     """
     if (free := free_bytes(image.parent)) < size_bytes:
         raise RunFailed(f"{image.parent} lacks space for a drive of {size_bytes:,} bytes: {free:,} are free")
@@ -176,7 +180,7 @@ def made_of_file(image: Path, size_bytes: int, sector_bytes: int | None) -> Iter
 
 
 def loop_devices_in(folder: Path, kernel: Kernel = HERE) -> list[str]:
-    """The loop devices whose files lie in the folder or below it."""
+    """The loop devices whose files are in the folder or below it."""
     found = []
     for node in sorted((kernel.sys / "class" / "block").glob("loop*")):
         file = read_text(node / "loop" / "backing_file").removesuffix(" (deleted)")
@@ -186,13 +190,13 @@ def loop_devices_in(folder: Path, kernel: Kernel = HERE) -> list[str]:
 
 
 def written_bytes(name: str, kernel: Kernel = HERE) -> int:
-    """The bytes that the kernel has counted as written to the device."""
+    """The bytes written to the device so far, as the kernel counts them."""
     fields = read_text(node_of(name, kernel) / "stat").split()
     return int(fields[6]) * 512 if len(fields) > 6 else 0
 
 
 def is_direct(name: str, kernel: Kernel = HERE) -> bool:
-    """Whether the device makes direct I/O to the file or device below it."""
+    """Whether the loop device uses direct I/O for its file or device."""
     return read_text(node_of(name, kernel) / "loop" / "dio") == "1"
 
 
@@ -204,18 +208,20 @@ Queue = Mapping[str, str | int]
 
 
 def queue_asked(volume: VolumeConfig) -> Queue:
-    """The queue settings that the volume's keys ask for."""
+    """The queue settings in the spec's keys of the volume."""
     return {key: value for key in _QUEUE_FILES if (value := getattr(volume, key)) is not None}
 
 
 def queue_now(device: str, asked: Queue, kernel: Kernel = HERE) -> dict[str, str | int]:
-    """The values of the keys of `asked`, except those that the kernel does not report."""
+    """The current values of the settings in `asked`. A setting that the kernel does not report is left out."""
     now = describe_queue(device, kernel)
     return {key: value for key in asked if isinstance(value := now.get(key), str | int)}
 
 
 def set_queue(device: str, asked: Queue, kernel: Kernel = HERE) -> None:
-    """Raises RunFailed if the kernel refuses a value; for the scheduler, the message lists the possible ones."""
+    """Changes settings of the device's queue. Raises RunFailed if the kernel refuses a value. For the scheduler, the
+    message then lists the possible values.
+    """
     for key, value in asked.items():
         file = node_of(device, kernel) / "queue" / _QUEUE_FILES[key]
         try:
@@ -227,8 +233,8 @@ def set_queue(device: str, asked: Queue, kernel: Kernel = HERE) -> None:
 
 @contextlib.contextmanager
 def queue_set_to(device: str, asked: Queue, kernel: Kernel = HERE) -> Iterator[None]:
-    """Sets the queue of the device with this name, and restores it at the end, because a loop device keeps it for its
-    next user. Raises RunFailed as `set_queue` does.
+    """Changes settings of the device's queue, and restores them at the end. Otherwise the next user of a loop device
+    would find the changed settings. Raises RunFailed as `set_queue` does.
     """
     with contextlib.ExitStack() as undo:
         for key, value in asked.items():
@@ -239,7 +245,7 @@ def queue_set_to(device: str, asked: Queue, kernel: Kernel = HERE) -> Iterator[N
 
 
 def queue_checks(name: str, device: str, asked: Queue) -> Iterator[Check]:
-    """Compares the queue with what was asked for."""
+    """Compares the queue's settings with those that the spec asks for."""
     now = queue_now(device, asked)
     pairs = {key.removesuffix("_bytes").replace("_", "-"): (value, now.get(key)) for key, value in asked.items()}
     return compared(name, pairs, "/sys/class/block")
@@ -249,11 +255,13 @@ def sector_bytes(device: str) -> int | None:
     return integer_in(node_of(device) / "queue" / "logical_block_size")
 
 
-# --- what was asked for -----------------------------------------------------------------------------------------------
+# --- comparisons with the spec ----------------------------------------------------------------------------------------
 
 
 def compared(volume: str, pairs: Mapping[str, tuple[object, object]], read_from: str) -> Iterator[Check]:
-    """Compares a volume's requested and actual properties, as texts; None: not requested."""
+    """Compares a volume's properties. Each pair is the requested value, or None if the spec asks for none, and the
+    actual value.
+    """
     for what, (asked, got) in pairs.items():
         if asked is not None:
             name = f"{what} of volume {volume}"
@@ -263,13 +271,15 @@ def compared(volume: str, pairs: Mapping[str, tuple[object, object]], read_from:
 # --- layers between drives and the file system: each kind is a file of `model.layers` ---------------------------------
 
 _BUSY_S = 10.0
-"""How long a device may be busy after its last use: udev reads each device that was written to."""
+"""How long to wait for a device that is busy after it was used: udev reads each device that was written to."""
 _PROGRAMS = {"dmsetup": "dmsetup", "wipefs": "util-linux"}
 
 
 @dataclass
 class Stack:
-    """A device made of several devices, by the kernel's name, and its layers of the volume `name`."""
+    """The device at the top of the layers of the volume `name`. `device` is the kernel's name of this device. `tops`
+    describes the layers from the lowest to the highest.
+    """
 
     name: str
     device: str
@@ -280,7 +290,7 @@ class Stack:
         return {key: value for top in self.tops for key, value in top.facts.items()}
 
     def read_back(self) -> Iterator[Check]:
-        """Checks the current state of the layers."""
+        """Compares the current state of the layers with what the spec asks for."""
         for top in self.tops:
             yield from compared(self.name, top.look(), top.read_from)
 
@@ -291,7 +301,7 @@ def layers_of(volume: VolumeConfig) -> list[Layer]:
 
 
 def check_layers(volume: VolumeConfig, key: str) -> None:
-    """Raises PreflightError if this machine lacks what the layers need."""
+    """Raises PreflightError if this machine lacks a driver or a program that the layers need."""
     found = layers_of(volume)
     lacks = list[PreflightError]()
     for layer in found:
@@ -305,14 +315,14 @@ def check_layers(volume: VolumeConfig, key: str) -> None:
 
 
 def layer_steps(volume: VolumeConfig) -> Iterator[str]:
-    """A description of the steps that make the layers."""
+    """For each layer, a description of the step that makes it."""
     return (layer.step for layer in layers_of(volume))
 
 
 @contextlib.contextmanager
 def stacked(name: str, volume: VolumeConfig, devices: Sequence[str], uuids: Sequence[UUID]) -> Iterator[Stack]:
-    """Makes one device of these devices (the kernel's names), and disassembles it at the end. The content that is made
-    on each device gets the device's UUID. Raises RunFailed.
+    """Makes the volume's layers on the devices with these names, and removes the layers at the end. If a layer writes
+    its own content to a device, this content gets the UUID of the same position in `uuids`. Raises RunFailed.
     """
     own, stack = f"storagelab-{secrets.token_hex(4)}", Stack(name, devices[0])
     with contextlib.ExitStack() as undo:
@@ -323,23 +333,23 @@ def stacked(name: str, volume: VolumeConfig, devices: Sequence[str], uuids: Sequ
         yield stack
 
 
-# --- what the kernel shows of layers ----------------------------------------------------------------------------------
+# --- the kernel's facts about layers ----------------------------------------------------------------------------------
 
 
 def holders(device: str, kernel: Kernel = HERE) -> list[str]:
-    """The devices that are made of this one, by the kernel's names."""
+    """The kernel's names of the devices that are made from this device."""
     return list(disks.names_in(disks.node_of(device, kernel) / "holders"))
 
 
 def made_of(device: str) -> str:
-    """The one device that was just made of `device`. Raises RunFailed."""
+    """The name of the device that was just made from `device`. Waits until the kernel shows it. Raises RunFailed."""
     if not until(lambda: bool(holders(device)), _BUSY_S, pause_s=0.05):
-        raise RunFailed(f"the kernel shows nothing that is made of {device}")
+        raise RunFailed(f"the kernel shows no device that is made from {device}")
     return holders(device)[0]
 
 
 def check_driver(modules: tuple[str, ...], key: str, kernel: Kernel = HERE) -> None:
-    """Raises PreflightError if the kernel lacks one of these drivers, built in or as a module."""
+    """Raises PreflightError if the kernel lacks one of these drivers, both built in and as a module."""
     folder = Path("/lib/modules") / os.uname().release
     known = {
         Path(line.partition(":")[0]).name.partition(".ko")[0].replace("-", "_")
@@ -350,13 +360,13 @@ def check_driver(modules: tuple[str, ...], key: str, kernel: Kernel = HERE) -> N
     if missing:
         raise PreflightError(
             f"this kernel lacks the driver {missing[0]}", key=key,
-            hint="use a kernel with it (those of distributions have it), or leave the key out",
+            hint="use a kernel with this driver (the kernels of distributions have it), or leave the key out",
         )  # fmt: skip
 
 
 def take_apart(device: str, kernel: Kernel = HERE) -> None:
-    """Unmounts everything on the device, and disassembles its layers from the top down. The device's own content stays,
-    so programs may find and assemble it again until it is wiped. Raises RunFailed.
+    """Unmounts everything on the device, and stops its layers from the top down. The content of the device itself
+    remains, so programs may find a layer and start it again until the device is wiped. Raises RunFailed.
     """
     for mount in reversed(disks.mounts_here(kernel)):
         if device in disks.block_devices_of(mount, kernel):
@@ -375,8 +385,8 @@ def _stop(device: str, kernel: Kernel) -> None:
 
 
 def take_down(*devices: str) -> None:
-    """Disassembles the layers of these devices, and removes their array superblocks. Until then, udev may assemble an
-    array again, so all steps are repeated if necessary. Raises RunFailed.
+    """Stops the layers of these devices, and removes the superblocks of RAID arrays from them. Until a superblock is
+    removed, udev may start its array again. So all steps are repeated if one fails. Raises RunFailed.
     """
 
     def once() -> None:
@@ -398,4 +408,4 @@ _TOOLS = SimpleNamespace(
     said=said, node=disks.node_of, text=read_text, made_of=made_of, take_apart=take_apart, take_down=take_down,
     holding=_that_hold, patiently=partial(patiently, within_s=_BUSY_S), until=until, size=bytes_,
 )  # fmt: skip
-"""`model.layers.Tools`."""
+"""The functions that layers get, as `model.layers.Tools` describes them."""

@@ -1,4 +1,4 @@
-"""Makes, recognises, locks and removes storagelab's own folders on the user's volumes, and changes nothing else."""
+"""Makes, recognises, locks and removes storagelab's own folders on the user's volumes. Changes no other folder."""
 
 from __future__ import annotations
 
@@ -29,19 +29,21 @@ _LONGEST_MARKER_BYTES = 4096
 
 
 class Site(Frozen):
-    """One experiment on this machine. `identity` distinguishes experiments that have the same name but different
-    results folders. Relative volume paths start at `spec_folder`.
+    """One experiment on this machine. `identity` differs between experiments with the same name whose results are in
+    different folders. Relative paths of volumes start at `spec_folder`.
     """
 
     experiment: str
     identity: str
     spec_folder: Path
     despite_space: bool = False
-    """Whether runs are made although a volume may lack space."""
+    """Whether storagelab starts runs although a volume may have too little space."""
     results: Path | None = None
-    """The folder of the experiment's results; None where runs are not stored."""
+    """The folder of the experiment's results. None on a machine that does not store runs."""
     texts: dict[str, str] | None = None
-    """The user's own drive profiles, by their names in the spec, for a machine that lacks the spec's folder."""
+    """The texts of the user's drive profiles, by their names in the spec. Needed on a machine without the spec's
+    folder; None on the spec's own machine.
+    """
 
     @property
     def profiles(self) -> Shelf:
@@ -49,12 +51,12 @@ class Site(Frozen):
 
     @property
     def prefix(self) -> str:
-        """The prefix of every name that storagelab makes."""
+        """The prefix of every name that storagelab makes for this experiment."""
         return f"storagelab_{self.identity}"
 
     def volume_paths(self, config: Config) -> dict[str, Path]:
-        """The absolute paths of the volumes' own folders. Simulated drives have none, and remote volumes have none
-        on this machine.
+        """The absolute paths of the volumes that have a folder on this machine. Simulated drives have no folder, and
+        remote volumes have none here.
         """
         return {
             name: self.place(volume.path, f"volumes.{name}.path")
@@ -63,11 +65,13 @@ class Site(Frozen):
         }
 
     def place(self, path: str, key: str) -> Path:
-        """The absolute form of a path in the spec. Raises PreflightError for the home of a user who does not exist."""
+        """The absolute path for a path in the spec. Raises PreflightError, e.g. if it begins with the home of a user
+        who does not exist.
+        """
         try:
             place = (self.spec_folder / Path(path).expanduser()).resolve()
             with contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError):
-                place.stat()  # a name that is too long for a folder
+                place.stat()  # raises OSError if a name is too long
         except (RuntimeError, OSError) as error:
             problem = f"{shown(path)}: {getattr(error, 'strerror', None) or error}"
             raise PreflightError(problem, key=key, hint="write the folder's whole path") from error
@@ -75,8 +79,8 @@ class Site(Frozen):
 
 
 class Folders:
-    """One folder on each volume, named after the experiment. A marker in the folder names its experiment. Folders that
-    are not for runs have their `purpose` in their names.
+    """One folder on each volume, named after the experiment. A marker file in it names the experiment. If a folder is
+    not for runs, its name also contains its `purpose`.
     """
 
     def __init__(self, site: Site, volumes: Mapping[str, Path], purpose: str = "") -> None:
@@ -88,7 +92,7 @@ class Folders:
         return self._folders[volume]
 
     def inside(self, name: str) -> dict[str, Path]:
-        """The folder of this name inside each of these folders, by the volume's name."""
+        """The paths of the subfolder `name` in each of these folders, by the volume's name."""
         return {volume: folder / name for volume, folder in self._folders.items()}
 
     @property
@@ -97,8 +101,8 @@ class Folders:
 
     @contextlib.contextmanager
     def held(self, folder: Path) -> Iterator[int]:
-        """The descriptor of one of the folders. Raises OSError unless this experiment made the folder, because others
-        may have put a folder or a link there.
+        """The descriptor of one of the folders. Raises OSError if this experiment did not make the folder: another
+        program may have put a folder or a link there.
         """
         with descriptors.folder(folder) as opened:
             if not _is_ours(opened, self.site):
@@ -106,13 +110,13 @@ class Folders:
             yield opened
 
     def content(self, folder: int) -> list[str]:
-        """The names of the content of a folder that was opened with `held`."""
+        """The names in a folder that was opened with `held`, without the marker."""
         return sorted(name for name in os.listdir(folder) if name != _MARKER)
 
     def make(self, *, again: bool = False) -> None:
-        """Makes the folders. Two volumes with one path share a folder. `again`: some folders may exist already. First,
-        it removes the remains that an earlier failed run could not remove. Raises RunFailed, with the cause, if a
-        folder can't be made.
+        """Makes the folders. Volumes with the same path share a folder. With `again`, folders may exist already.
+        Without it, folders that an earlier run could not remove are removed first. Raises RunFailed, with the cause, if
+        a folder can't be made.
         """
         if not again:
             self._remove_what_is_left()
@@ -121,7 +125,7 @@ class Folders:
                 with contextlib.suppress(*([FileExistsError] if again else [])):
                     folder.mkdir(mode=0o700)
                 with self.held(folder) as made:
-                    os.fchmod(made, 0o711)  # despite the umask: a server without root's rights passes through it
+                    os.fchmod(made, 0o711)  # whatever the umask is: a server of another user must be able to enter it
                     marker = {
                         "experiment": self.site.experiment,
                         "identity": self.site.identity,
@@ -140,9 +144,9 @@ class Folders:
             raise RunFailed(f"{left}: left from an earlier run, and it can't be removed: {error}") from error
 
     def leftovers(self) -> list[Path]:
-        """The folders that an earlier, killed run of this experiment left behind.
+        """The folders of an earlier run of this experiment that was killed.
 
-        Raises PreflightError if something with such a name is not storagelab's.
+        Raises PreflightError if something with such a name was not made by this experiment.
         """
         found = []
         for folder in sorted(set(self._folders.values())):
@@ -159,7 +163,9 @@ class Folders:
         return found
 
     def leftover_bytes(self) -> dict[int, int]:
-        """Disk space that `leftovers` take, by file system (st_dev). Raises as `leftovers` does."""
+        """The disk space in bytes that `leftovers` use, by file system (st_dev). Raises PreflightError as `leftovers`
+        does.
+        """
         held: dict[int, int] = {}
         for folder in self.leftovers():
             with contextlib.suppress(OSError), self.held(folder) as opened:
@@ -168,8 +174,8 @@ class Folders:
         return held
 
     def remove(self) -> None:
-        """Removes the folders that `make` made, on every volume. Raises RunFailed at the end if something could not be
-        removed.
+        """Removes the folders that `make` made, on every volume. If parts can't be removed, removes the others first,
+        and then raises RunFailed.
         """
         problems = []
         for folder in sorted(set(self._folders.values())):
@@ -178,7 +184,7 @@ class Folders:
                     if _is_ours(opened, self.site):
                         _remove_patiently(folder, opened)
             except (FileNotFoundError, NotADirectoryError):
-                pass  # there is none; a link that another user made is not removed
+                pass  # there is no folder: nothing, or a link that another user made, which stays
             except OSError as error:
                 problems.append(f"can't remove {error.filename or folder}: {error.strerror}")
         if problems:
@@ -186,12 +192,11 @@ class Folders:
 
 
 def _remove_patiently(folder: Path, opened: int) -> None:
-    """Removes a folder, and tries again for some time, because a program that was just stopped may still write its last
-    file."""
+    """Removes a folder. Tries again for a while, because a program that was just stopped may still write a file."""
     deadline = math.inf
     while True:
         try:
-            # Removes a folder, its marker last, so that an interrupted removal is recognised and resumed
+            # The marker is removed last. So if the removal is interrupted, the folder is still recognised later.
             descriptors.empty(opened, but=(_MARKER,))
             descriptors.empty(opened)
             folder.rmdir()
@@ -199,14 +204,15 @@ def _remove_patiently(folder: Path, opened: int) -> None:
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.ENOENT) or time.monotonic() > deadline:
                 raise
-        deadline = min(deadline, time.monotonic() + JUST_STOPPED_S)  # many files: the first try may take long
+        deadline = min(deadline, time.monotonic() + JUST_STOPPED_S)  # starts after the first try, which may take long
         time.sleep(0.05)
 
 
 def _is_ours(folder: int, site: Site) -> bool:
-    """Whether this experiment made the folder. An empty folder counts, too: its making or removal was interrupted.
+    """Whether this experiment made the folder. True also for an empty folder, which remains if making or removing it
+    was interrupted.
 
-    A folder of another user does not count, whatever its marker says, unless it belongs to the volume's owner.
+    False if the folder belongs to another user, whatever its marker says, unless this user owns the volume.
     """
     if os.fstat(folder).st_uid not in (os.geteuid(), os.stat("..", dir_fd=folder).st_uid):
         return False
@@ -221,7 +227,7 @@ def _is_ours(folder: int, site: Site) -> bool:
 
 
 def experiments_on(volume: Path) -> list[str]:
-    """The experiments that have folders on a volume now, as far as this user can see them."""
+    """The names of the experiments that have folders on a volume now, if this user can read the markers."""
     found = set()
     for place in volume.glob("storagelab-*") if volume.is_dir() else ():
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError), descriptors.folder(place) as folder:
@@ -232,14 +238,16 @@ def experiments_on(volume: Path) -> list[str]:
 # --- locks ------------------------------------------------------------------------------------------------------------
 
 _PATIENCE_S = 1.0
-"""A storagelab that was just killed may hold its locks for a moment, and the system may open a device briefly."""
+"""How long to wait for a lock. A killed storagelab may keep its locks for a moment, and the system may open a device
+briefly.
+"""
 
 
 def volumes_locked(plan: Plan, site: Site) -> AbstractContextManager[None]:
     """Holds the locks of all volumes on this machine that the plan names. Raises PreflightError, which names the volume
     and the process that uses it.
 
-    Two volumes of the plan that share a folder share its lock. Child programs do not inherit it.
+    If two volumes of the plan have the same folder, it is locked once. Child programs do not inherit the locks.
     """
     places: dict[Path, str] = {}
     for config in (cell.config for cell in plan.cells):
@@ -253,11 +261,11 @@ def volumes_locked(plan: Plan, site: Site) -> AbstractContextManager[None]:
 
 @contextlib.contextmanager
 def locked(places: Mapping[Path, str]) -> Iterator[None]:
-    """Holds the locks of folders and devices, each with the key that names it. Raises PreflightError."""
+    """Holds the locks of folders and devices. Each path has the spec's key that names it. Raises PreflightError."""
     with contextlib.ExitStack() as locks:
         held = set[tuple[int, int]]()
         for path, key in sorted(places.items()):
-            with contextlib.suppress(OSError):  # the folder can't be read, or no longer exists; a run will say so
+            with contextlib.suppress(OSError):  # it can't be read, or no longer exists: then a run will report that
                 opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
                 locks.callback(os.close, opened)
                 facts = os.fstat(opened)
@@ -268,7 +276,9 @@ def locked(places: Mapping[Path, str]) -> Iterator[None]:
 
 
 def _lock(opened: int, path: Path, key: str) -> None:
-    """Raises OSError if the file can't be locked."""
+    """Takes the lock of an open file. Raises PreflightError if another storagelab has it, and OSError if the file can't
+    be locked.
+    """
     if until(partial(is_locked, opened), _PATIENCE_S):
         return
     names, holders = experiments_on(path), _holders(os.fstat(opened))
@@ -281,7 +291,7 @@ def _lock(opened: int, path: Path, key: str) -> None:
 
 
 def _holders(facts: os.stat_result) -> list[int]:
-    """The processes that hold a lock on this file, as far as the kernel shows them."""
+    """The PIDs of the processes that hold a lock on this file, as the kernel lists them."""
     with contextlib.suppress(OSError):
         wanted = f"{os.major(facts.st_dev):02x}:{os.minor(facts.st_dev):02x}:{facts.st_ino}"
         lines = [line.split() for line in Path("/proc/locks").read_text(encoding="ascii").splitlines()]

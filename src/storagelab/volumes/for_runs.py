@@ -1,9 +1,9 @@
-"""Volumes that are made for each run, or shared by the runs of a block: their requirements, the target of a run on
-them, and the removal of a killed run's remains.
+"""Volumes that storagelab makes for each run, or for all runs of a block. Checks what they require, opens the target of
+a run on them, and removes the remains of a killed run.
 
-After an interruption, a block's volumes no longer exist, except those prepared by hand. So volumes are made again, and
-the other runs of the block belong to another preparation with another id. A volume prepared by hand remains, even after
-a reboot: its block continues with it if it is still the file system that was confirmed.
+If a block is interrupted, its volumes are removed. When the block continues, they are made again, and the other runs of
+the block get the ID of a new preparation. A volume that a person prepared stays, even after a reboot. The block
+continues with this volume if it still is the file system that the user confirmed.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ from storagelab.volumes.volume import Volume
 from storagelab.words.names import listed
 
 _RUNS_A_COMMAND = "runs a command on this machine, as the user who runs storagelab"
-_ONLY_ROOT = "only root may make volumes: without its rights, name folders on drives that were prepared by hand"
+_ONLY_ROOT = "only root may make volumes: if you are not root, name folders on drives that were prepared by hand"
 
 
 def wanted(config: Config) -> dict[str, VolumeConfig]:
-    """The cell's volumes that are made before each of its runs."""
+    """The cell's volumes that storagelab makes, or that a person prepares, for its runs."""
     return {name: volume for name, volume in config.volumes.items() if volume.made and name in config.volumes_used}
 
 
 def _of(plan: Plan) -> Iterator[tuple[Config, str, VolumeConfig]]:
-    """Every volume that is made for some cell, with the cell's configuration and the volume's name."""
+    """Every such volume of all cells: the cell's configuration, the volume's name, and the volume."""
     return ((cell.config, name, volume) for cell in plan.cells for name, volume in wanted(cell.config).items())
 
 
 class Making(NamedTuple):
-    """The steps that make the plan's volumes, each once; the drives whose content is destroyed; warnings; and what this
-    machine lacks.
+    """What is needed to make the plan's volumes: the steps, each once; the drives whose content is destroyed; warnings;
+    and what this machine lacks.
     """
 
     steps: tuple[str, ...]
@@ -62,7 +62,7 @@ class Making(NamedTuple):
 
 
 def check(plan: Plan, site: Site) -> Making:
-    """Whether this machine can make the plan's volumes. Changes nothing."""
+    """Checks whether this machine can make the plan's volumes. Changes nothing."""
     steps, claimed, warnings = list[str](), list[ClaimedDrive](), list[str]()
     lacks = list[PreflightError]()
     for cell in plan.cells:
@@ -83,7 +83,7 @@ def check(plan: Plan, site: Site) -> Making:
 
 
 def lacking_rights(plan: Plan) -> list[PreflightError]:
-    """The volumes that this user may not make."""
+    """An error for each volume that this user may not make."""
     lacks = list[PreflightError]()
     for _, name, volume in _of(plan):
         with noting(lacks):
@@ -92,7 +92,7 @@ def lacking_rights(plan: Plan) -> list[PreflightError]:
 
 
 def confirm(plan: Plan, site: Site) -> None:
-    """Records that the user has confirmed the plan's drives in their present state. Raises PreflightError."""
+    """Notes that the user confirmed the plan's drives as they are now. Raises PreflightError if one can't be used."""
     done: set[tuple[str, ...]] = set()
     for _, name, volume in _of(plan):
         if volume.devices is not None and volume.devices not in done and site.results is not None:
@@ -101,7 +101,7 @@ def confirm(plan: Plan, site: Site) -> None:
 
 
 def commands(plan: Plan) -> tuple[Privilege, ...]:
-    """The commands that volumes run, each once."""
+    """The user's own commands that make or check volumes, each once."""
     asked = [
         (f"volumes.{name}.{key}", command)
         for _, name, volume in _of(plan) for key, command in (("prepare", volume.prepare), ("check", volume.check))
@@ -111,7 +111,7 @@ def commands(plan: Plan) -> tuple[Privilege, ...]:
 
 
 def abilities() -> tuple[Ability, ...]:
-    """Whether this machine can make volumes and limit them, for the doctor."""
+    """Checks for the doctor whether this machine can make volumes and limit them."""
     small = VolumeConfig(path=".", file_bytes=2**30)
 
     def check_all() -> None:
@@ -121,14 +121,14 @@ def abilities() -> tuple[Ability, ...]:
     return (
         ability("volumes made for each run", check_all, lambda _: "drives from files, ext4"),
         ability(
-            "limits as cloud disks have them", partial(limits.check, "volumes.a.limit"), lambda _: "by control groups"
+            "limits like those of cloud disks", partial(limits.check, "volumes.a.limit"), lambda _: "by control groups"
         ),
     )
 
 
 def try_making(plan: Plan, site: Site) -> None:
-    """Makes each kind of volume that the plan needs once, and removes it. Commands of the user's own are not run.
-    Raises PreflightError with the message of the program that refuses.
+    """Makes each kind of volume that the plan needs once, and removes it. Does not run the user's own commands. Raises
+    PreflightError with the message of the program that fails.
     """
     tried: set[str] = set()
     for config, name, volume in _of(plan):
@@ -148,7 +148,7 @@ def try_making(plan: Plan, site: Site) -> None:
 
 
 def _refused(volume: Volume) -> list[str]:
-    """A description of the differences between the volume and the spec."""
+    """Describes each property of the volume that differs from the spec."""
     return [f"{one.name}: asked {one.asked}, got {one.got}" for one in volume.checks if one.ok is not True]
 
 
@@ -159,8 +159,8 @@ def _refused(volume: Volume) -> list[str]:
 def made(
     volumes: Mapping[str, VolumeConfig], config: Config, site: Site, levels: Mapping[str, object]
 ) -> Iterator[list[Volume]]:
-    """Volumes that are made, and removed at the end. If something can't be removed after a failure, the failure's
-    message says so. With any other error, the note goes to the log.
+    """Makes the volumes, and removes them at the end. If a run fails and something can't be removed, the failure's
+    message says so. After any other error, this goes to the log. Raises RunFailed.
     """
     undo = contextlib.ExitStack()
     try:
@@ -178,8 +178,8 @@ def made(
                 undo.close()
             except RunFailed as failure:
                 if isinstance(error, RunFailed):
-                    raise type(error)(f"{error}\n  and not all was removed: {failure}") from error
-                logging.getLogger("storagelab").info("not all was removed: %s", failure)
+                    raise type(error)(f"{error}\n  and some of it could not be removed: {failure}") from error
+                logging.getLogger("storagelab").info("some of it could not be removed: %s", failure)
         raise
     with uninterrupted():
         undo.close()
@@ -194,7 +194,7 @@ def folders_of(site: Site, config: Config, name: str) -> Folders:
 
 
 def sweep(config: Config, site: Site, stop_orphan: Callable[[Path], bool]) -> list[str]:
-    """Removes the remains of killed runs on the cell's volumes, and returns them. Raises PreflightError."""
+    """Removes the remains of killed runs on the cell's volumes. Returns what it removed. Raises PreflightError."""
     removed = []
     for name in wanted(config):
         folders = folders_of(site, config, name)
@@ -204,7 +204,7 @@ def sweep(config: Config, site: Site, stop_orphan: Callable[[Path], bool]) -> li
             try:
                 _remove(folders)
             except RunFailed as error:
-                raise PreflightError(f"an earlier run's remains could not be removed: {error}") from error
+                raise PreflightError(f"the remains of an earlier run can't be removed: {error}") from error
             removed.append(f"removed {folder}, left behind by a killed run")
     if site.results is not None and any(volume.devices for volume in wanted(config).values()):
         removed += put_back(site.results)
@@ -212,11 +212,13 @@ def sweep(config: Config, site: Site, stop_orphan: Callable[[Path], bool]) -> li
 
 
 def put_back(results: Path, may_wipe: Collection[str] = ()) -> list[str]:
-    """Gives back drives that killed runs of an experiment left claimed; returns the steps. Raises PreflightError."""
+    """Gives back the drives that killed runs of an experiment left claimed. Returns descriptions of the steps. Raises
+    PreflightError.
+    """
     try:
         return provisioned.put_back(results, may_wipe)
     except RunFailed as error:
-        raise PreflightError(f"not all drives could be given back: {error}") from error
+        raise PreflightError(f"some drives could not be given back: {error}") from error
 
 
 def _remove(folders: Folders) -> None:
@@ -227,11 +229,11 @@ def _remove(folders: Folders) -> None:
 # --- a block ----------------------------------------------------------------------------------------------------------
 
 AWAITED = 4
-"""The exit code of `run` while it waits for a volume that a person prepares."""
+"""The exit code of `run` while a block waits for a person to prepare its volumes."""
 
 
 class BlockVolumes:
-    """The volumes that the runs of one block share; `undo` removes what was made."""
+    """The volumes that the runs of one block share. Closing `undo` removes those that were made."""
 
     def __init__(self, block: PlannedBlock, site: Site, state: State, undo: contextlib.ExitStack) -> None:
         self._site, self._undo = site, undo
@@ -245,8 +247,8 @@ class BlockVolumes:
             raise waits
 
     def of(self, cell: Cell) -> list[Volume]:
-        """The cell's volumes, made if they do not exist yet, and read back again. Raises RunFailed; a failed
-        preparation is not tried again in this block.
+        """The cell's volumes in their current state. Makes those that do not exist yet. Raises RunFailed. If making a
+        volume failed, this block does not try it again.
         """
         for name, volume in _kept(cell).items():
             if name in self._failed:
@@ -262,15 +264,15 @@ class BlockVolumes:
         return [self._made[name].for_a_run() for name in _kept(cell)]
 
     def begin_run(self) -> dict[str, object]:
-        """The preparation, for the environment of the block's next run."""
+        """Counts a run. Returns the ID of the block's preparation and the run's number, for the run's environment."""
         self._runs += 1
         return {PREPARATION: {"id": self._id, "run": self._runs}} if self._made else {}
 
 
 @contextlib.contextmanager
 def kept(block: PlannedBlock, site: Site, state: State) -> Iterator[BlockVolumes]:
-    """The block's volumes, which leave nothing behind. Raises PreparationAwaited before anything is made, and RunFailed
-    if some of it could not be removed.
+    """The block's volumes. They are removed at the end. Raises PreparationAwaited before anything is made. Raises
+    RunFailed if a volume can't be removed.
     """
     with contextlib.ExitStack() as undo:
         yield BlockVolumes(block, site, state, undo)
@@ -284,25 +286,27 @@ def _kept(cell: Cell) -> dict[str, VolumeConfig]:
 
 
 class PreparationAwaited(StoragelabError):
-    """A block can't begin before a person has prepared its volumes. `asked` describes the task."""
+    """The error if a block can't start before a person has prepared its volumes. `asked` says what to prepare."""
 
     exit_code = AWAITED
 
     def __init__(self, names: list[str], block: int, asked: list[str], confirm: Callable[[], None]) -> None:
         self.names, self.asked, self.block = names, asked, block
         self.confirm = confirm
-        """Checks and records the preparation. Raises PreflightError with the differences from the spec."""
+        """Checks the preparation, and notes it. Raises PreflightError, which lists the differences from the spec."""
         super().__init__("; ".join(asked))
 
     def with_words(self, words: str) -> PreparationAwaited:
-        """The same error, with these words as its message."""
+        """The same error with another message."""
         other = PreparationAwaited(self.names, self.block, self.asked, self.confirm)
         other.args = (words,)
         return other
 
 
 def _waiting(block: PlannedBlock, site: Site, state: State, confirmed: dict[str, object]) -> PreparationAwaited | None:
-    """The preparation that a person must make; None if there is none, or if it was made and still exists."""
+    """The preparation that a person must make before the block. None if there is none, or if it was made and still
+    exists.
+    """
     cells = {name: cell for cell in block.cells.values() for name, one in _kept(cell).items() if one.by_hand}
     if not cells:
         return None
@@ -315,7 +319,7 @@ def _waiting(block: PlannedBlock, site: Site, state: State, confirmed: dict[str,
             with made({name: cell.config.volumes[name]}, cell.config, site, cell.levels) as (one,):
                 wrong = "; ".join(_refused(one))
             if wrong:
-                raise PreflightError(wrong, key=f"volumes.{name}", hint="prepare it as asked, then confirm it again")
+                raise PreflightError(wrong, key=f"volumes.{name}", hint="correct the volume, then confirm it again")
         found = {name: _file_system(place) for name, place in places.items()}
         state.write([json.dumps({"id": uuid.uuid4().hex[:12], "places": found}).encode()])
 
@@ -332,7 +336,7 @@ def _confirmed(state: State) -> dict[str, object]:
 
 
 def _file_system(place: Path) -> str:
-    """The ID of the file system at a path; a new file system gets a new ID."""
+    """The ID of the file system that contains `place`. A new file system has a new ID. Raises PreflightError."""
     try:
         return f"{os.statvfs(place).f_fsid:x}"
     except OSError as error:
@@ -357,7 +361,9 @@ def _asked(name: str, cell: Cell, place: Path) -> str:
 def opened(
     cell: Cell, site: Site, opening: Callable[[Config, Site], AbstractContextManager[Target]], kept: BlockVolumes
 ) -> Iterator[Target]:
-    """The target of a run of the cell, on volumes that are made for it or `kept` for its block. Raises RunFailed."""
+    """Opens the target of a run on the cell's volumes: those of its block (`kept`), and those made for this run. Raises
+    RunFailed.
+    """
     if not wanted(cell.config):
         with opening(cell.config, site) as target:
             yield target
@@ -372,14 +378,14 @@ def opened(
 
 
 def _placed(config: Config, made: Sequence[Volume]) -> Config:
-    """The configuration with the places of the volumes that were made, without unused volumes."""
+    """The configuration with the paths of the volumes that were made, and without volumes that the cell doesn't use."""
     places = {one.name: VolumeConfig(path=str(one.path)) for one in made}
     places |= {name: volume for name, volume in config.volumes.items() if not volume.made}
     return config.model_copy(update={"volumes": {name: places[name] for name in config.volumes if name in places}})
 
 
 class _OnVolumes:
-    """A target whose volumes were made for its run or block; `facts` are their entries in the environment."""
+    """A target on volumes that were made for its run or its block. `facts` are added to the run's environment."""
 
     def __init__(self, target: Target, volumes: Sequence[Volume], facts: Mapping[str, object], took_s: float) -> None:
         self._target, self._made, self._facts, self._took_s = target, volumes, facts, took_s

@@ -1,7 +1,7 @@
-"""The journal of steps on drives.
+"""The journal of the steps on drives.
 
-Each step is written to the journal before it is made, so that a killed run can be undone. The journal is in the results
-folder of its experiment, a line for each event. A drive that is claimed has a file in /var/lib/storagelab, too, which
+Before each step, a line about it is written to the journal, so that a killed run can be undone. The journal is a file
+in the results folder of its experiment. Each claimed drive also has a file in /var/lib/storagelab (the registry), which
 names the results folder.
 """
 
@@ -33,15 +33,17 @@ REGISTRY = Path("/var/lib/storagelab")
 _READ_AND_WRITE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
 _LONGEST_LINE_BYTES = 2**18
 _BY_HAND = (
-    "to get drives back by hand: storagelab volumes lists them; unmount what lies on each, wipefs --all it if nobody "
+    "to get drives back by hand: `storagelab volumes` lists them; unmount what is on each, wipefs --all it if nobody "
     f"needs that, delete its .json file in {REGISTRY}, and begin a new campaign: --results FOLDER"
 )
 
 
 class Claim(Frozen):
-    """A drive that an experiment uses: its former state, and the index of its former LBA format. `token` is random. The
-    registry and the journal must have the same token. `made` are the UUIDs that may be on the drive: the UUIDs of its
-    former content, and of everything that storagelab makes. Claims of earlier versions have neither `token` nor `made`.
+    """A drive that an experiment uses, as it was before, and the index of its former LBA format.
+
+    `token` is random. The registry and the journal must have the same token. `made` has all UUIDs that may be on the
+    drive: those of its former content, and those of everything that storagelab makes on it. Claims of earlier versions
+    have neither `token` nor `made`.
     """
 
     drive: Drive
@@ -52,7 +54,7 @@ class Claim(Frozen):
 
 
 class _Event(Frozen):
-    """A line of the journal. `uuids` are facts of earlier versions; nothing uses them."""
+    """A line of the journal. Only lines of earlier versions have `uuids`, and nothing reads them."""
 
     at: str = ""
     event: Literal["confirmed", "claimed", "step", "made", "queue", "released"]
@@ -75,8 +77,9 @@ class _Event(Frozen):
 
 
 class History(NamedTuple):
-    """The journal's facts about one drive. `confirmed`: the drive as it was last confirmed or returned; `claim`: the
-    open claim, with its `steps`; `released`: whether the drive was returned before; `queue`: its former queue settings.
+    """The journal's facts about one drive. `confirmed`: the drive when it was last confirmed or given back. `claim` and
+    `steps`: the claim and its steps, if the drive is claimed now. `released`: whether the drive was given back before.
+    `queue`: the drive's former queue settings.
     """
 
     confirmed: Drive | None = None
@@ -92,12 +95,12 @@ class Journal:
         self._file = self.results / FILE
 
     def confirmed(self, drive: Drive) -> None:
-        """The user has confirmed that everything on the drive may be destroyed."""
+        """Notes that the user agreed to the loss of everything on the drive."""
         self._append("confirmed", drive.id, drive=drive.model_dump())
 
     def claimed(self, drive: Drive, lba_format: int | None, uuids: Iterable[str] = ()) -> Claim:
-        """`uuids` are the UUIDs of the drive's content, and of the content that will be made. Raises RunFailed if
-        another experiment has claimed the drive.
+        """Claims the drive in the registry and in the journal. `uuids` are those of the drive's content, and of the
+        content that will be made. Raises RunFailed if another experiment has claimed the drive.
         """
         token = secrets.token_hex(16)
         claim = Claim(drive=drive, results=str(self.results), lba_format=lba_format, token=token, made=tuple(uuids))
@@ -107,7 +110,7 @@ class Journal:
         return claim
 
     def refuse_claimed_by_others(self, drive: Drive) -> None:
-        """Raises RunFailed if another experiment has the drive."""
+        """Raises RunFailed if another experiment has claimed the drive."""
         for claim in claims():
             if claim.drive.is_same_as(drive) and claim.results != str(self.results):
                 raise RunFailed(
@@ -116,18 +119,18 @@ class Journal:
                 )
 
     def step(self, drive: Drive, what: str) -> None:
-        """Writes a step to the medium. Called before the step is made."""
+        """Writes a step to the journal, and waits until it is on the medium. Call this before the step is made."""
         self._append("step", drive.id, what=what)
 
     def made(self, drive: Drive, uuids: Iterable[str]) -> None:
-        """The volume is made; these are the UUIDs of its drive's content."""
+        """Adds the UUIDs of the drive's content to its claim. Called when the volume was made."""
         for claim in claims():
             if claim.drive.id == drive.id:
                 known = claim.model_copy(update={"made": (*claim.made, *uuids)})
                 _write_whole(REGISTRY / f"{drive.key}.json", known.model_dump_json())
 
     def queue(self, drive: Drive, before: Mapping[str, str | int]) -> None:
-        """The next step changes these settings of the drive's queue."""
+        """Notes the drive's current queue settings, because the next step changes them."""
         self._append("queue", drive.id, before=dict(before))
 
     def released(self, drive: Drive) -> None:
@@ -135,7 +138,7 @@ class Journal:
         (REGISTRY / f"{drive.key}.json").unlink(missing_ok=True)
 
     def of(self, device: str) -> History:
-        """The journal's facts about the drive with this stable name. Raises RunFailed."""
+        """The journal's facts about the drive with this stable name. Raises RunFailed if the journal is damaged."""
         history = History()
         for number, event in self._events():
             if event.device != device:
@@ -145,7 +148,7 @@ class Journal:
                     history = history._replace(confirmed=event.drive)
                 case "claimed":
                     if history.claim is not None:
-                        raise self._damaged(number, "the drive is claimed a second time, and was not given back")
+                        raise self._damaged(number, "the drive is claimed a second time, but was not given back")
                     history = history._replace(claim=event.claim, steps=(), queue={})
                 case "step":
                     history = history._replace(steps=(*history.steps, event.what or ""))
@@ -157,9 +160,11 @@ class Journal:
         return history
 
     def left(self) -> list[tuple[Claim, bool]]:
-        """The drives that were not returned, and whether root's registry has each claim, too, with this folder of
-        results and the same token. If only one of the two has a claim, storagelab must not destroy anything without a
-        question, because others may write the journal, and a kill may have come before the first step.
+        """The claimed drives that were not given back. The second value of each pair says whether both the journal and
+        root's registry have the claim, with this results folder and the same token.
+
+        If only one of them has it, nothing may be destroyed unless the user agrees: others may have written the
+        journal, or storagelab may have been killed before the first step.
         """
         registered = {one.drive.id: one for one in claims() if one.results == str(self.results)}
         devices = dict.fromkeys([*(event.device for _, event in self._events()), *registered])
@@ -172,8 +177,8 @@ class Journal:
         return found
 
     def _events(self) -> Iterator[tuple[int, _Event]]:
-        """The lines with their numbers. A kill may have truncated the last line. Then its step was not begun. Raises
-        RunFailed.
+        """The journal's lines with their numbers. If a kill cut off the last line, it is left out, because its step was
+        not begun. Raises RunFailed.
         """
         try:
             file = os.open(self._file, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -183,7 +188,7 @@ class Journal:
             raise RunFailed(f"{self._file} can't be read: {error.strerror}") from error
         with os.fdopen(file, "rb") as lines:
             if not stat.S_ISREG(os.fstat(file).st_mode):
-                raise RunFailed(f"{self._file} is no regular file\n  {_BY_HAND}")
+                raise RunFailed(f"{self._file} is not a regular file\n  {_BY_HAND}")
             for number in itertools.count(1):
                 line = lines.readline(_LONGEST_LINE_BYTES)
                 if not line or (not line.endswith(b"\n") and len(line) < _LONGEST_LINE_BYTES):
@@ -218,8 +223,8 @@ class Journal:
 
 @contextlib.contextmanager
 def locked(drive: Drive) -> Iterator[None]:
-    """Locks the drive for this process and the programs that it starts, until they end. First waits for running
-    programs of a killed process. Raises RunFailed if another storagelab has the drive.
+    """Locks the drive for this process and the programs that it starts, until all of them end. First waits for programs
+    of a killed process that still run. Raises RunFailed if another storagelab has the lock.
     """
     lock, of_programs = (REGISTRY / f"{drive.key}.{what}" for what in ("lock", "programs"))
     with contextlib.ExitStack() as undo:
@@ -244,7 +249,7 @@ def _or_nothing_is_done(file: Path) -> Iterator[None]:
 
 
 def claims() -> list[Claim]:
-    """Every drive that an experiment on this machine has claimed and not returned."""
+    """Every drive that an experiment on this machine has claimed and not given back. Raises RunFailed."""
     found, file = [], REGISTRY
     try:
         for file in sorted(REGISTRY.glob("*.json")):

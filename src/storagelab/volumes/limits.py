@@ -1,10 +1,12 @@
-"""Limits of a drive that belongs to the experiment, set through the kernel's control groups, and those of cloud disks.
+"""Sets limits on a drive that belongs to the experiment, through the kernel's control groups. Also has the limits of
+cloud disks.
 
-In version 1, the root group's limit applies to all requests to the device: the servers' own requests, and the kernel's
-writeback for servers, which belongs to no other group. In version 2 the root group has no limits. So every top-level
-group gets the same limit, and storagelab has to run in one of them. In version 2, a file's buffered writes belong to
-the group that first wrote to the file. This was tried with direct writes, and with buffered writes that a process
-synchronizes itself.
+Version 1: the limit is set for the root group. It applies to all requests to the device. These are the servers' own
+requests, and the kernel's writeback for them, which belongs to no other group.
+
+Version 2: the root group can't have limits. So every top-level group gets the same limit, and storagelab must run in
+one of them. Buffered writes to a file belong to the group that first wrote to the file. This was tested with direct
+writes, and with buffered writes that the process itself synchronizes.
 """
 
 from __future__ import annotations
@@ -28,21 +30,21 @@ from storagelab.model.values import Frozen
 from storagelab.model.volume import COARSE_BELOW, LIMITS, SLICE_S, BurstConfig, LimitConfig, effective
 
 Rates = Mapping[str, int]
-"""Limits per second, by the keys of `LIMITS`."""
+"""Limits per second. The keys are those of `LIMITS`."""
 _NEAR = 0.99
-"""A limit counts as accurate if at least this share of it is reached."""
+"""The kernel keeps a limit well if at least this share of it is reached."""
 _V2_WORDS = {name: word for word, name in V2_LIMITS.items()}
 
 
 class Groups(NamedTuple):
-    """The control groups that can limit I/O: their version, and the folder where they are mounted."""
+    """The control groups that can limit I/O: the version, and the folder where they are mounted."""
 
     version: int
     root: Path
 
 
 def groups(kernel: Kernel = HERE) -> Groups | None:
-    """None if no control groups that limit I/O are mounted here."""
+    """The control groups of this machine; None if none that limit I/O are mounted."""
     for mount in mounts_here(kernel):
         root = Path(mount.mount_point)
         if mount.filesystem == "cgroup" and (root / V1_LIMITS["write_iops"]).exists():
@@ -62,7 +64,7 @@ def check(key: str, kernel: Kernel = HERE) -> None:
         )  # fmt: skip
     if found.version == 2 and _of_this_process(found.root, kernel) is None:
         raise PreflightError(
-            "storagelab runs in the root group, which version 2 of the kernel's control groups doesn't limit", key=key,
+            "storagelab runs in the root group, which version 2 of control groups can't limit", key=key,
             hint="start it in a group: systemd-run --scope storagelab run SPEC",
         )  # fmt: skip
 
@@ -73,7 +75,7 @@ def _of_this_process(root: Path, kernel: Kernel) -> Path | None:
 
 
 class Limiter:
-    """A drive whose limits can be set."""
+    """Sets and reads the limits of one drive. Raises RunFailed if there are no control groups."""
 
     def __init__(self, device: str, kernel: Kernel = HERE) -> None:
         found = groups(kernel)
@@ -84,7 +86,7 @@ class Limiter:
         self.number = read_text(node_of(device, kernel) / "dev")
 
     def set(self, rates: Rates) -> None:
-        """Sets these limits per second. It limits no other rate. Raises RunFailed."""
+        """Sets these limits. All other limits of the drive are removed. Raises RunFailed."""
         try:
             if self._version == 1:
                 for name, file in V1_LIMITS.items():
@@ -98,12 +100,12 @@ class Limiter:
             raise RunFailed(f"can't set the limits of a volume: {error.filename}: {error.strerror}") from error
 
     def read(self) -> dict[str, int]:
-        """The current limits for this process and the processes that it starts, as the kernel shows them."""
+        """The current limits for this process and the programs that it starts, as the kernel shows them."""
         group = self._root if self._version == 1 else _of_this_process(self._root, self._kernel)
         return {} if group is None else limits_of(self.number, group)
 
     def requests(self) -> float:
-        """The number of requests of the drive so far, as limits count them."""
+        """The number of the drive's requests so far, as limits count them."""
         counted = [Throttle(group, self.number, {}).counted() for group in self._limiting()]
         return sum(one.get("reads", 0.0) + one.get("writes", 0.0) for one in counted)
 
@@ -116,8 +118,9 @@ class Limiter:
 
 @contextlib.contextmanager
 def limited(device: str, kernel: Kernel = HERE) -> Iterator[Limiter]:
-    """Removes the limits at the end, even after an error, because the kernel would keep them for the device's next
-    user."""
+    """A limiter for the drive. At the end, even after an error, its limits are removed. Otherwise the next user of the
+    device would get them.
+    """
     drive = Limiter(device, kernel)
     try:
         yield drive
@@ -126,35 +129,35 @@ def limited(device: str, kernel: Kernel = HERE) -> Iterator[Limiter]:
 
 
 def warnings(name: str, asked: Rates) -> Iterator[str]:
-    """The limits on requests that the kernel rounds by much."""
+    """A warning for each limit on requests that the kernel can't keep well, because it rounds the limit."""
     for key, limit in asked.items():
         if "iops" in key and (limit < COARSE_BELOW or effective(key, limit) < _NEAR * limit):
             yield (
                 f"volumes.{name}.limit: {key} = {limit}: the kernel admits whole requests in each {SLICE_S:g} s, so "
-                + (f"{effective(key, limit):g} a second get through" if limit * SLICE_S >= 1
-                   else f"limits below {1 / SLICE_S:g} are kept badly")
-                + f"; set a multiple of {1 / SLICE_S:g}, best {COARSE_BELOW:g} or more"
+                + (f"{effective(key, limit):g} requests a second are possible" if limit * SLICE_S >= 1
+                   else f"it can't keep limits below {1 / SLICE_S:g} exactly")
+                + f"; set a multiple of {1 / SLICE_S:g}, if possible at least {COARSE_BELOW:g}"
             )  # fmt: skip
 
 
 # --- burst credits ---------------------------------------------------------------------------------------------------
-# A bucket of credits, as cloud disks have it: a volume exceeds its limit while it has credits. Each request costs one
-# credit.
+# A bucket of credits, like those of cloud disks: a volume may exceed its limit while it has credits. Each request costs
+# one credit.
 #
-# A thread reads the kernel's counts, computes the credits, and changes the limit when the bucket becomes empty or
-# refills.
+# A thread reads the kernel's counts and computes the credits. It changes the limit when the bucket becomes empty, and
+# when it has filled again.
 
 
 _LOOK_EVERY_S = 0.05
 _REFILLED_S = 0.25
-"""An empty bucket allows bursts again when it holds credits for a burst of this many seconds. Without this rule, the
-limit would change in every slice of 0.1 s in which the kernel admits requests.
+"""An empty bucket allows bursts again when it has credits for a burst of this many seconds. With 0, the limit would
+change very often, because the kernel admits requests in slices of 0.1 s.
 """
 
 
 class Bucket:
-    """The credits of one volume. From the beginning of the load to the end of the context, the limit on requests
-    follows the credits. Before, the limit is that of a full bucket.
+    """The credits of one volume. From the beginning of the load to the end of the context, the credits decide the limit
+    on requests. Before the load, the limit is the one with which the bucket starts.
     """
 
     def __init__(self, drive: Limiter, rates: Rates, burst: BurstConfig) -> None:
@@ -164,15 +167,15 @@ class Bucket:
         self._refill_per_s = max(effective(key, rates.get(key, 0)) for key in ("read_iops", "write_iops"))
         self.credits = float(burst.credits if burst.start == "full" else 0)
         self.emptied_after_s: list[float] = []
-        """Each time at which the bucket ran empty, in seconds since the load began. The bucket refills while there are
-        few requests, such as between the warm-up and the measurement.
+        """The times at which the bucket became empty, in seconds since the load began. There may be several, because
+        the bucket fills while there are few requests, e.g. between the warm-up and the measurement.
         """
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="storagelab burst credits", daemon=True)
 
     @property
     def rates(self) -> Rates:
-        """The limits that the bucket allows at its start."""
+        """The limits with the credits that the bucket has now."""
         return self._bursting if self.credits > 0 else self._limited
 
     def __enter__(self) -> Self:
@@ -180,7 +183,7 @@ class Bucket:
         return self
 
     def begin(self) -> None:
-        """The load begins."""
+        """Starts to count the credits. Call this when the load begins."""
         self._thread.start()
 
     def __exit__(self, *_: object) -> None:
@@ -189,7 +192,7 @@ class Bucket:
             self._thread.join()
 
     def spend(self, requests: float, seconds: float) -> None:
-        """Subtracts the credits of these requests from the bucket, and adds the credits of these seconds."""
+        """Subtracts the credits that the requests cost, and adds those that were earned in these seconds."""
         filled = self.credits + self._refill_per_s * seconds - requests
         self.credits = min(float(self._burst.credits), max(0.0, filled))
 
@@ -208,13 +211,15 @@ class Bucket:
                     self.emptied_after_s.append(now_s - began)
 
 
-# --- cloud disks by name: a small list, each entry with its source ----------------------------------------------------
+# --- cloud disks by name: a small list with the source of each entry --------------------------------------------------
 
 _GIB = 2**30
 
 
 class CloudDisk(Frozen):
-    """A cloud disk as its provider describes it. Figures per GiB of size are added to the fixed figures."""
+    """A cloud disk as its provider describes it. `iops_per_gib` and `bytes_per_s_per_gib` are multiplied by the size,
+    and added to the fixed figures.
+    """
 
     title: str
     source: str
@@ -229,7 +234,7 @@ class CloudDisk(Frozen):
     burst_credits: int = Field(0, ge=0)
 
     def limit(self, size_bytes: int) -> LimitConfig:
-        """Its limits at this size."""
+        """The disk's limits at this size."""
         gib = size_bytes / _GIB
         iops = min(self.most_iops, max(self.least_iops, round(self.iops + self.iops_per_gib * gib)))
         rate = min(self.most_bytes_per_s, round(self.bytes_per_s + self.bytes_per_s_per_gib * gib))
@@ -241,14 +246,14 @@ class CloudDisk(Frozen):
 
 @cache
 def disks() -> dict[str, CloudDisk]:
-    """The list, by name."""
+    """All cloud disks by name."""
     text = resources.files("storagelab.volumes").joinpath("cloud_disks.toml").read_text("utf-8")
     return {name: CloudDisk.model_validate(entry) for name, entry in tomllib.loads(text).items()}
 
 
 def resolved(limit: LimitConfig, size_bytes: int, key: str) -> LimitConfig:
-    """The limit, with missing figures taken from the disk of its `like`. Raises PreflightError for a name that is not
-    in the list.
+    """The limit. If it has a `like`, figures that it lacks are those of this cloud disk. Raises PreflightError if there
+    is no cloud disk of this name.
     """
     if limit.like is None:
         return limit
@@ -264,5 +269,5 @@ def resolved(limit: LimitConfig, size_bytes: int, key: str) -> LimitConfig:
 
 
 def rates(limit: LimitConfig) -> dict[str, int]:
-    """The limits without bursts."""
+    """The limits that are set, without bursts."""
     return {name: value for name in LIMITS if (value := getattr(limit, name)) is not None}

@@ -1,5 +1,5 @@
-"""Prepares drives for a volume, and gives them back. Each step is written to the journal before it is made, and the
-drive's serial number is read again just before each destructive step.
+"""Prepares drives for a volume, and gives them back. Before each step, a line about it is written to the journal. Just
+before each destructive step, the drive's serial number is read again.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ from storagelab.volumes.programs import path_of, said
 from storagelab.words.numbers import bytes_
 
 # --- partitions -------------------------------------------------------------------------------------------------------
-# A partition that uses a fraction of a drive; and updates of the kernel's and udev's lists of partitions.
+# Makes a partition that uses a share of a drive. Lets the kernel and udev read the partition table again.
 
 PROGRAMS = {"sfdisk": "fdisk"}
 _ALIGNED_BYTES = 2**20
 _BUSY_S = 20.0
-"""The time for which a program such as udev may have a partition open. Meanwhile, the kernel keeps the drive's old
-table.
+"""How long to wait for a program, such as udev, that has a partition open. Until it closes the partition, the kernel
+keeps the drive's old partition table.
 """
 _SETTLES_S = 60
 _BLKRRPART = 0x125F
-"""Lets the kernel read the partition table again (linux/fs.h)."""
+"""The ioctl that makes the kernel read the partition table again (linux/fs.h)."""
 
 
 def size_for(size_bytes: int, share: float) -> int:
-    """The size of the partition that, with the table before it, uses this share of a drive."""
+    """The size of a partition, in bytes, so that the partition and the table before it use this share of a drive."""
     return (int(size_bytes * share) // _ALIGNED_BYTES - 1) * _ALIGNED_BYTES
 
 
 def make(drive: str, size_bytes: int, sector_bytes: int, table: UUID) -> None:
-    """Makes a partition, the only one on the drive, in a table with this UUID. Raises RunFailed."""
+    """Makes a new partition table with the UUID `table`, and in it a single partition. Raises RunFailed."""
     start, size = _ALIGNED_BYTES // sector_bytes, size_bytes // sector_bytes
     said(
         "sfdisk", "--quiet", "--wipe", "always", "--wipe-partitions", "always", f"/dev/{drive}",
@@ -55,7 +55,7 @@ def make(drive: str, size_bytes: int, sector_bytes: int, table: UUID) -> None:
 
 
 def only_one(drive: str) -> str:
-    """The kernel's name of the drive's only partition. Waits until the partition exists and udev has finished with it.
+    """The kernel's name of the drive's only partition. Waits until the partition exists and udev has processed it.
     Raises RunFailed.
     """
 
@@ -72,8 +72,8 @@ def only_one(drive: str) -> str:
 
 
 def forget(drive: str) -> None:
-    """Lets the kernel forget the partitions of a drive without a table; sfdisk would not report failures. Raises
-    RunFailed.
+    """Makes the kernel forget the partitions of a drive that has no partition table any more. sfdisk is not used,
+    because it would not report failures. Raises RunFailed.
     """
 
     def is_done() -> bool:
@@ -82,24 +82,25 @@ def forget(drive: str) -> None:
 
     if not until(is_done, _BUSY_S, pause_s=0.1):
         kept = ", ".join(partitions_of(drive))
-        raise RunFailed(f"the kernel keeps {kept}, though /dev/{drive} has no partitions any more{_users(drive)}")
+        raise RunFailed(f"the kernel keeps {kept}, but /dev/{drive} has no partition table any more{_users(drive)}")
 
 
 def _read_again(drive: str) -> None:
-    """Lets the kernel read the table again; it refuses while a program uses a partition."""
+    """Makes the kernel read the partition table again. The kernel refuses this while a program uses a partition."""
     with opened(f"/dev/{drive}") as number, contextlib.suppress(OSError):
         fcntl.ioctl(number, _BLKRRPART)
 
 
 def _users(drive: str) -> str:
     found = [words for name in partitions_of(drive) if (words := holders_text(Path(f"/dev/{name}")))]
-    return (f": {', '.join(found)} has it open" if found else "") + "\n  close what uses it, then do this again"
+    return (f": {', '.join(found)} has it open" if found else "") + "\n  end what uses it, then repeat this command"
 
 
 def settle() -> None:
-    """Waits until udev has processed all changes, if the machine has udev. When a table changes, udev removes and adds
-    each partition, and lets mdadm remove a missing partition from its RAID. If udev does this late, mdadm removes the
-    partition from the new RAID. Raises RunFailed.
+    """Waits until udev has processed all changes, if the machine has udev. Raises RunFailed.
+
+    When a partition table changes, udev removes and adds each partition. It also lets mdadm remove a missing partition
+    from its RAID. If udev did this late, mdadm would remove the partition from the new RAID.
     """
     if path_of("udevadm") is not None:
         said("udevadm", "settle", f"--timeout={_SETTLES_S}")
@@ -108,14 +109,15 @@ def settle() -> None:
 # --- volumes ----------------------------------------------------------------------------------------------------------
 
 _RENAMED_S = 5.0
-"""How long a stable name may be missing after a drive was formatted or partitioned, because udev makes it again."""
+"""How long a stable name may be missing after a drive was formatted or partitioned, because udev makes the name again.
+"""
 _DISCARDS_S = 3600.0
 
 # --- before anything runs ---------------------------------------------------------------------------------------------
 
 
 def check(name: str, volume: VolumeConfig, journal: Journal | None) -> tuple[Drive, ...]:
-    """The drives of the volume. Raises PreflightError for drives that can't be used. Changes nothing."""
+    """The drives of the volume. Raises PreflightError if some of them can't be used. Changes nothing."""
     key = f"volumes.{name}"
     lacks, found = list[PreflightError](), list[Drive]()
     for device in volume.devices or ():
@@ -140,7 +142,9 @@ def check(name: str, volume: VolumeConfig, journal: Journal | None) -> tuple[Dri
 
 
 def _known_to(drive: Drive, journal: Journal) -> refusals.Background | None:
-    """The journal's facts about the drive; None if an interrupted run still has it, and the next run returns it."""
+    """The journal's facts about the drive. None if an interrupted run left the drive claimed: then the next run first
+    gives it back. Raises PreflightError.
+    """
     try:
         history = journal.of(drive.id)
         journal.refuse_claimed_by_others(drive)
@@ -164,13 +168,13 @@ def _is_to_be_formatted(drive: Drive, volume: VolumeConfig) -> bool:
 
 
 def steps(volume: VolumeConfig, found: Sequence[Drive]) -> Iterator[str]:
-    """A description of the steps on each drive."""
+    """Descriptions of the steps on each drive."""
     for drive in found:
         yield f"destroy everything on {drive.text}"
         if _is_to_be_formatted(drive, volume):
             yield f"{drive.name}: format it from sectors of {drive.sector_bytes} B to {volume.sector_bytes} B"
         yield f"{drive.name}: " + (
-            "discard all of it" if drive.discards else "it can't discard, so it keeps what it has mapped"
+            "discard everything" if drive.discards else "it can't discard, so its old blocks stay in use"
         )
         if volume.share < 1:
             size = size_for(drive.size_bytes, volume.share)
@@ -178,7 +182,7 @@ def steps(volume: VolumeConfig, found: Sequence[Drive]) -> Iterator[str]:
 
 
 def put_back_steps(volume: VolumeConfig, found: Sequence[Drive]) -> Iterator[str]:
-    """A description of the last steps on each drive."""
+    """Descriptions of the last steps on each drive."""
     for drive in found:
         format_ = f", and format it to sectors of {drive.sector_bytes} B" if _is_to_be_formatted(drive, volume) else ""
         yield f"{drive.name}: at the end, remove what storagelab made{format_}; it is then blank"
@@ -188,18 +192,18 @@ def put_back_steps(volume: VolumeConfig, found: Sequence[Drive]) -> Iterator[str
 
 
 class OpenDrive:
-    """A drive that is kept open, so that the kernel can't give its number to another drive."""
+    """A drive with an open descriptor. While it is open, the kernel can't give the drive's number to another drive."""
 
     def __init__(self, drive: Drive, opened: int) -> None:
         self.drive, self._opened = drive, opened
 
     def refuse_another(self) -> None:
-        """Raises RunFailed if the names no longer refer to the open drive, or if the drive has changed."""
+        """Raises RunFailed if the drive's names now mean another drive, or if the drive's serial number has changed."""
         number = os.fstat(self._opened).st_rdev
         node = f"/dev/{self.drive.name}"
         for name in (self.drive.id, node):
             if not until(partial(os.path.exists, name), _RENAMED_S, pause_s=0.05):
-                raise RunFailed(f"{name} is gone; nothing more is done to it")
+                raise RunFailed(f"{name} does not exist any more; nothing more is done to the drive")
             facts = os.stat(name)
             if not stat.S_ISBLK(facts.st_mode) or facts.st_rdev != number:
                 raise RunFailed(f"{name} is now another drive; nothing is done to it")
@@ -207,7 +211,7 @@ class OpenDrive:
         shown, size = read_text(node_of(self.drive.name) / "dev"), size_bytes(self.drive.name)
         if (serial, shown) != (self.drive.serial, f"{os.major(number)}:{os.minor(number)}") or size == 0:
             raise RunFailed(
-                f"{self.drive.id} has serial {serial or 'none'} and {size:,} bytes now, and was confirmed as serial "
+                f"{self.drive.id} has serial {serial or 'none'} and {size:,} bytes now, but was confirmed as serial "
                 f"{self.drive.serial}; nothing is done to it"
             )
 
@@ -227,8 +231,9 @@ def held(drive: Drive) -> Iterator[OpenDrive]:
 def prepared(
     name: str, volume: VolumeConfig, journal: Journal, uuids: Sequence[UUID]
 ) -> Iterator[list[tuple[Drive, str]]]:
-    """The volume's drives, blank and as the spec requires, each with the device to use on it. `uuids` are the UUIDs of
-    the content that will be made on the drives. Leaving the context gives the drives back. Raises RunFailed.
+    """Prepares the volume's drives, and gives them back at the end. The result has each drive, and the name of the
+    blank device to use: the drive itself or its partition. `uuids` are those of the content that will be made on the
+    drives. Raises RunFailed.
     """
     with contextlib.ExitStack() as undo:
         yield [undo.enter_context(_one(name, volume, device, journal, uuids)) for device in volume.devices or ()]
@@ -247,11 +252,11 @@ def _one(
         if history.claim is not None:
             raise RunFailed(f"{device} was not given back by an earlier run: storagelab volumes undo {journal.results}")
         _refuse(drive, volume, key, refusals.Background(history.confirmed, history.released))
-        # Raises RunFailed if the drive has content that the user has not seen
+        # Refuse the drive if it has content that the user was not shown.
         seen = (*(history.confirmed.holds or ()), drives.UNKNOWN_DATA)
         new = [one for one in drive.holds or () if one not in seen]
         if new:
-            raise RunFailed(f"{drive.id} holds {drives.listed(new)} since it was confirmed; nothing is done to it")
+            raise RunFailed(f"{drive.id} now also holds {drives.listed(new)}; nothing is done to it")
     except PreflightError as error:
         raise RunFailed(str(error)) from error
     lba_format = drives.formats(drive.name).now.number if drive.nvme and _is_to_be_formatted(drive, volume) else None
@@ -266,8 +271,8 @@ def _one(
 
 
 def _prepare(held: OpenDrive, volume: VolumeConfig, journal: Journal, claim: Claim, table: UUID) -> str:
-    """Makes the drive blank and formats and partitions it. Returns the kernel's name of the device to use, without old
-    signatures.
+    """Makes the drive blank, and formats and partitions it as the volume asks. Returns the kernel's name of the device
+    to use. This device has no old signatures.
     """
     drive = held.drive
     _clear(held, journal, claim.token)
@@ -294,9 +299,10 @@ def _do(held: OpenDrive, journal: Journal, what: str, step: Callable[[], object]
 
 
 def _clear(held: OpenDrive, journal: Journal, token: str) -> None:
-    """Removes partitions and signatures, so that no program recognises the former content. The mark is written first:
-    after a kill, it distinguishes the remains from data that others write later. A marked drive has no partition table,
-    so its partitions are cleared before the drive itself.
+    """Removes partitions and signatures, so that no program recognises the former content.
+
+    The mark is written first. After a kill, it distinguishes the remains from data that others write later. Marking the
+    drive overwrites its partition table, so the partitions are cleared first.
     """
     name = held.drive.name
     for device in (*drives.partitions_of(name), name):
@@ -325,13 +331,14 @@ def _give_back(held: OpenDrive, claim: Claim, journal: Journal) -> None:
         step = partial(drives.format_to, drive.name, claim.lba_format)
         _do(held, journal, f"nvme format --lbaf={claim.lba_format}", step)
     _discard(held, journal)
-    drives.unmark(drive.name, claim.token)  # a drive that can't discard
+    drives.unmark(drive.name, claim.token)  # needed if the drive can't discard
     journal.released(drive)
 
 
 def put_back(journal: Journal, may_wipe: Collection[str] = ()) -> list[str]:
-    """Gives back the drives that a killed run left claimed. Returns a description of the steps. Drives with these
-    serial numbers may be wiped with any content; other drives only with storagelab's own content. Raises RunFailed.
+    """Gives back the drives that a killed run left claimed. Returns descriptions of the steps. Raises RunFailed.
+
+    A drive is wiped if its content is only storagelab's, or if its serial number is in `may_wipe`.
     """
     done, problems = [], []
     if (left := journal.left()) and os.geteuid() != 0:
@@ -341,7 +348,7 @@ def put_back(journal: Journal, may_wipe: Collection[str] = ()) -> list[str]:
             found = drives.look(claim.drive.id, "devices")
             if not found.model_copy(update={"size_bytes": claim.drive.size_bytes}).is_same_as(claim.drive):
                 raise RunFailed(f"{claim.drive.id} is now another drive, serial {found.serial}; nothing is done to it")
-            # The kernel may have given the drive another name since.
+            # The kernel may have given the drive another name since it was claimed.
             with held(claim.drive.model_copy(update={"name": found.name})) as own:
                 found = drives.look(claim.drive.id, "devices")  # the programs of the killed run have ended now
                 journal.refuse_claimed_by_others(found)
@@ -351,7 +358,7 @@ def put_back(journal: Journal, may_wipe: Collection[str] = ()) -> list[str]:
                     set_queue(found.name, journal.of(claim.drive.id).queue)
                 if others is None:
                     journal.released(own.drive)
-                    done.append(f"{claim.drive.id} is given back as it is: nothing of storagelab's lies on it")
+                    done.append(f"{claim.drive.id} is given back as it is: nothing of storagelab's is on it")
                     continue
                 if others and found.serial not in may_wipe:
                     raise RunFailed(
@@ -363,16 +370,16 @@ def put_back(journal: Journal, may_wipe: Collection[str] = ()) -> list[str]:
         except (PreflightError, RunFailed) as error:
             problems.append(str(error))
             continue
-        done.append(f"{claim.drive.id} is blank again: its last run had not returned it")
+        done.append(f"{claim.drive.id} is blank again: its last run had not given it back")
     if problems:
-        again = f"once that is mended, give the drives back: storagelab volumes undo {journal.results}"
+        again = f"when you have solved this, give the drives back: storagelab volumes undo {journal.results}"
         raise RunFailed("\n".join([*problems, f"  {again}"]))
     return done
 
 
 def _refuse_used(drive: Drive, claim: Claim) -> None:
-    """Raises RunFailed or PreflightError for each reason for which `run` refuses a drive, except storagelab's own
-    content.
+    """Raises RunFailed or PreflightError if `run` would refuse the drive. Content and devices that storagelab made are
+    no reason to refuse it.
     """
     places = drives.mounted_from(drive.name)
     strange = [f"it is mounted at {one}" for one in places if "/storagelab-" not in one]
@@ -387,8 +394,8 @@ def _refuse_used(drive: Drive, claim: Claim) -> None:
         strange = list(drive.used_by)
     if strange:
         raise RunFailed(
-            f"{drive.id} was put to another use after the killed run: {', '.join(strange)}; storagelab leaves the "
-            "drive as it is\n  if nobody needs the new use, end it; if the drive should keep it, delete "
+            f"{drive.id} has been used for something else since the killed run: {', '.join(strange)}; storagelab does "
+            "not change the drive\n  if nobody needs the new use, end it; if the drive should keep it, delete "
             f"{REGISTRY / drive.key}.json and begin a new campaign: --results FOLDER"
         )
     for error in refusals.refusals(drive.model_copy(update={"used_by": (), "holds": ()}), VolumeConfig(), "volumes"):
@@ -396,8 +403,8 @@ def _refuse_used(drive: Drive, claim: Claim) -> None:
 
 
 def _of_others(drive: Drive, claim: Claim, is_known: bool) -> str | None:
-    """A description of the drive's content that may belong to others; "" if all content is storagelab's; None if
-    nothing must be removed.
+    """Describes the drive's content if it may belong to others. "" if all content is storagelab's and must be removed.
+    None if nothing must be removed.
     """
     parts = drives.partitions_of(drive.name)
     formatted = claim.lba_format is not None and drives.formats(drive.name).now.number != claim.lba_format
@@ -410,20 +417,24 @@ def _of_others(drive: Drive, claim: Claim, is_known: bool) -> str | None:
     if drive.holds == () and not parts and (not formatted or drives.is_blank(f"/dev/{drive.name}", whole=True)):
         return "" if formatted else None
     if drive.holds == claim.drive.holds and not _known({*uuids, *table}, claim):
-        return None  # unchanged since it was claimed, so nothing was done to it
+        return None  # as it was when it was claimed, so no step was made
     own = _known(uuids, claim, or_none=_known(table, claim)) and all(_is_own(part, claim) for part in parts)
     without = [one for one in drives.without_uuid(drive.name) if not (_known(table, claim) and one in ("gpt", "PMBR"))]
     return "" if own and not without else found
 
 
 def _is_own(part: str, claim: Claim) -> bool:
-    """Whether the partition holds only content of the claim: storagelab's partition table does not prove this."""
+    """Whether all content of the partition belongs to the claim. That the partition is in storagelab's partition table
+    is no proof of this.
+    """
     by_uuid = _known(drives.uuids_on(part), claim)
     return by_uuid or drives.is_marked(part, claim.token) or drives.is_blank(f"/dev/{part}", whole=True)
 
 
 def _known(uuids: Collection[str], claim: Claim, *, or_none: bool = False) -> bool:
-    """Whether all of these UUIDs belong to the claim; LVM groups the digits of a UUID differently."""
+    """Whether all of these UUIDs belong to the claim. They are compared without hyphens, because LVM writes the hyphens
+    of a UUID elsewhere. Without UUIDs, the answer is `or_none`.
+    """
     made = {one.replace("-", "").lower() for one in claim.made}
     return (or_none or bool(uuids)) and all(one.replace("-", "").lower() in made for one in uuids)
 
@@ -432,7 +443,7 @@ def _known(uuids: Collection[str], claim: Claim, *, or_none: bool = False) -> bo
 
 
 def checks(name: str, volume: VolumeConfig, used: Sequence[tuple[Drive, str]]) -> Iterator[Check]:
-    """Compares the drives with what was asked for."""
+    """Compares the drives with what the spec asks for."""
     for drive, device in used:
         size = size_for(drive.size_bytes, volume.share) if volume.share < 1 else None
         pairs = {
@@ -443,7 +454,7 @@ def checks(name: str, volume: VolumeConfig, used: Sequence[tuple[Drive, str]]) -
 
 
 def facts(used: Sequence[tuple[Drive, str]]) -> list[dict[str, object]]:
-    """The facts about the drives that a run stores: each drive's description, and all bytes written to it so far."""
+    """The facts about the drives that a run stores. They include the bytes ever written to each drive."""
     of_drive = {"id", "serial", "model", "firmware", "size_bytes"}
     return [
         {**drive.model_dump(include=of_drive), "device": device, "written_in_its_life_bytes": written_in_life(drive)}
@@ -454,8 +465,8 @@ def facts(used: Sequence[tuple[Drive, str]]) -> list[dict[str, object]]:
 def with_written(
     facts: Sequence[dict[str, object]], before: Sequence[int | None], used: Sequence[Drive]
 ) -> list[dict[str, object]]:
-    """The same facts after a run, with the written bytes according to the drives' own counters. `before` has the
-    counters at the start of the run, because an earlier run may have used the same volume.
+    """The same facts after a run, with the bytes that the run wrote, from the drives' own counters. `before` has the
+    counters at the start of the run. They are needed, because an earlier run may have used the same volume.
     """
     found = []
     for fact, was, drive in zip(facts, before, used, strict=True):
@@ -466,5 +477,5 @@ def with_written(
 
 
 def written_in_life(drive: Drive) -> int | None:
-    """All bytes ever written to the drive by its own count; None if the drive does not report them."""
+    """The bytes ever written to the drive, as the drive counts them; None if it does not report them."""
     return drives.written_in_its_life(drive.name) if drive.nvme else None

@@ -1,4 +1,4 @@
-"""The reasons to refuse a drive, decided from the facts about the drive without reading it again."""
+"""Decides from facts about a drive whether storagelab refuses to use it, and why. Does not read the drive again."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ from storagelab.volumes.drives import UNKNOWN_DATA, Drive, Formats, listed
 from storagelab.words.numbers import bytes_
 
 _UNEQUAL = 0.01
-"""Drives of a RAID may differ in size by this share, because makers round sizes."""
+"""Drives of a RAID may differ in size by this share, because makers round sizes differently."""
 
 
 class Background(NamedTuple):
-    """Further facts about a drive. `confirmed` is the drive as the user last confirmed it. `released`: this experiment
-    used it before and left it blank. `formats` are the formats of an NVMe drive that will be formatted."""
+    """Further facts about a drive. `confirmed` is the drive as it was when the user last confirmed it. `released` says
+    whether this experiment has used the drive before and left it blank. `formats` are the formats of an NVMe drive that
+    will be formatted; None if it will not be.
+    """
 
     confirmed: Drive | None = None
     released: bool = False
@@ -30,14 +32,14 @@ NOTHING_KNOWN = Background()
 
 
 def refuse(drive: Drive, volume: VolumeConfig, key: str, known: Background = NOTHING_KNOWN) -> None:
-    """Raises PreflightError for the reasons not to touch the drive. `key` is the volume's key."""
+    """Raises PreflightError with all reasons not to use the drive. `key` is the volume's key."""
     errors.refuse(list(refusals(drive, volume, key, known)))
 
 
 def refusals(
     drive: Drive, volume: VolumeConfig, key: str, known: Background = NOTHING_KNOWN
 ) -> Iterator[PreflightError]:
-    """Each reason not to touch the drive."""
+    """All reasons not to use the drive, as errors with solutions."""
     devices = f"{key}.devices"
 
     def no(problem: str, hint: str, at: str = devices) -> PreflightError:
@@ -48,13 +50,13 @@ def refusals(
     if drive.read_only:
         yield no("is read-only", "allow writes to it, or name another drive")
     if drive.of_the_system:
-        yield no(f"is the system's own drive: {listed(drive.used_by)}", "name another drive; this one stays as it is")
+        yield no(f"is the system's own drive: {listed(drive.used_by)}", "name another drive")
     elif drive.used_by:
         yield no(f"is in use: {listed(drive.used_by)}", "unmount, stop or close that first, if nobody needs it")
     if known.confirmed is not None and not drive.is_same_as(known.confirmed):
         yield no(
-            f"is another drive than this campaign began with: {_short(drive)}, not {_short(known.confirmed)}",
-            "connect the first one again, or begin a new campaign: --results FOLDER",
+            f"is not the drive with which this campaign began: now {_short(drive)}, then {_short(known.confirmed)}",
+            "connect that drive again, or begin a new campaign: --results FOLDER",
         )
     held = [one for one in drive.holds or () if not (known.released and one == UNKNOWN_DATA)]
     if held and drive.serial not in volume.may_wipe:
@@ -64,18 +66,18 @@ def refusals(
 
 
 def _uncertain(drive: Drive) -> Iterator[tuple[str, str]]:
-    """Reasons why the name may not always refer to the same drive, each with a solution."""
+    """The reasons why the drive's name may mean another drive later, each with a solution."""
     if str(Path(drive.id).parent) + "/" != STABLE_NAMES:
-        yield "is no stable name, and may be another drive's tomorrow", f"name it by its identity: ls -l {STABLE_NAMES}"
+        yield "is not a stable name: later, it may mean another drive", f"use the drive's ID: ls -l {STABLE_NAMES}"
     if drive.part_of:
-        yield f"is a partition of {drive.part_of}", "name the whole drive; capacity makes it smaller"
+        yield f"is a partition of {drive.part_of}", "name the whole drive; the key capacity uses only a part of it"
     if drive.made_of_others:
-        yield f"is no drive: {drive.name} is made of others", "name the drives below it"
+        yield f"is not a drive: {drive.name} is made from other devices", "name the drives below it"
     if not drive.serial:
-        yield "tells no serial number, so it can't be told from another drive", "use a drive that tells one"
+        yield "reports no serial number, so storagelab can't recognise it", "use a drive that reports one"
     if drive.shared_name:
         yield (
-            "is the name of every namespace of its controller, and may lead to another one tomorrow",
+            "is the name of every namespace of its controller: later, it may mean another namespace",
             f"name one namespace, by the name that ends with its number, such as {drive.id}_1",
         )
 
@@ -90,7 +92,7 @@ def _sector_refusals(drive: Drive, volume: VolumeConfig, key: str, known: Backgr
         return
     if not drive.nvme:
         yield PreflightError(
-            f"{drive.id} has sectors of {drive.sector_bytes} B, and only NVMe drives can be formatted to others",
+            f"{drive.id} has sectors of {drive.sector_bytes} B, and only NVMe drives can be formatted to other sizes",
             key=at,
             hint=f"leave it out, or set {drive.sector_bytes}",
         )  # fmt: skip
@@ -106,18 +108,20 @@ def _sector_refusals(drive: Drive, volume: VolumeConfig, key: str, known: Backgr
         yield PreflightError(
             f"{drive.id} is one of {known.formats.namespaces} namespaces, and the drive formats all of them at once",
             key=at,
-            hint="leave it out, or keep the drive to one namespace",
+            hint="leave it out, or make only one namespace on the drive",
         )  # fmt: skip
     now = known.formats.now
     if (now.metadata_bytes or known.formats.protection) and drive.serial not in volume.may_wipe:
         yield PreflightError(
-            f"{drive.id} has a format that storagelab can't put back: {now.metadata_bytes} B of metadata a sector",
-            key=at, hint=f'to give that format up: wipe = "{drive.serial}"',
+            f"{drive.id} has a format that storagelab can't restore: {now.metadata_bytes} B of metadata a sector",
+            key=at, hint=f'to allow that this format is lost: wipe = "{drive.serial}"',
         )  # fmt: skip
 
 
 def refuse_twice(drives: Sequence[Drive], key: str) -> None:
-    """Raises PreflightError if two of the names belong to one drive, because udev gives a drive several names."""
+    """Raises PreflightError if two of the names mean the same drive. This can happen, because udev gives each drive
+    several names.
+    """
     seen: dict[str, Drive] = {}
     for drive in drives:
         if drive.name in seen:
@@ -128,8 +132,9 @@ def refuse_twice(drives: Sequence[Drive], key: str) -> None:
 
 
 def refuse_unequal(drives: Sequence[Drive], key: str) -> None:
-    """Raises PreflightError if drives of a RAID differ in size, because the RAID would use only the smallest size on
-    each drive."""
+    """Raises PreflightError if drives of a RAID differ in size or in sector size. A RAID would use only the size of the
+    smallest drive on each of them.
+    """
     sizes = [drive.size_bytes for drive in drives]
     if sizes and max(sizes) - min(sizes) > _UNEQUAL * max(sizes):
         each = ", ".join(f"{drive.name} {bytes_(drive.size_bytes)}" for drive in drives)

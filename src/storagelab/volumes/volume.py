@@ -1,4 +1,4 @@
-"""A volume of one run, made from its parts, and the facts that were read back."""
+"""Makes a volume from its parts, and reads back its state."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _IMAGE, PLACE = "drive", "mounted"
 
 @dataclass
 class Volume:
-    """A volume that was made: its place, and the facts that were read back. `facts` go into the run's environment."""
+    """A volume that was made: its path, and facts about it. `facts` are stored in the run's environment."""
 
     name: str
     config: VolumeConfig
@@ -39,28 +39,30 @@ class Volume:
     checks: list[Check] = field(default_factory=list)
     drives: Sequence[Drive] = ()
     read_back: Callable[[], Iterable[Check]] = tuple
-    """Reads the volume's state again."""
+    """Compares the volume's current state with the spec."""
     begin: Callable[[], None] = lambda: None
-    """Call it when the load of a run begins."""
+    """Must be called when the load of a run begins."""
     at_the_end: Callable[[], Iterable[Check]] = tuple
-    """Checks for changes during a run, because a RAID continues without a failed drive."""
+    """Compares the state at the end of a run with the spec, because a RAID continues without a failed drive."""
     written_before: int = 0
-    """Bytes written to the drive before its volume was made. They are subtracted, because the kernel's counter is not
-    reset."""
+    """The bytes that the kernel had counted as written to the drive before the volume was made. They are subtracted,
+    because the kernel does not reset its counter.
+    """
 
     def for_a_run(self) -> Volume:
-        """The same volume for one of several runs, in its current state."""
+        """A copy of the volume for one of several runs, with checks of its current state."""
         return replace(self, facts=dict(self.facts), checks=list(self.read_back()))
 
     def written_bytes(self) -> int | None:
-        """The bytes written to the volume's drive since the volume was made, if the volume has its own drive."""
+        """The bytes written to the volume's drive since the volume was made; None if the volume has no own drive."""
         device = self.facts.get("device")
         return None if not self.config.has_own_drive else file_systems.written_bytes(str(device)) - self.written_before
 
     @contextlib.contextmanager
     def loaded(self) -> Iterator[None]:
-        """Limits the volume while the context lasts (the set-up is not measured, so it has no limit), and records the
-        bytes written to its drives. Raises RunFailed."""
+        """Limits the volume during the context, so that only the load is limited, and not the set-up. Also reads how
+        many bytes are written to its drives. Raises RunFailed.
+        """
         before = [preparing.written_in_life(drive) for drive in self.drives]
         with self._limited():
             yield
@@ -78,7 +80,7 @@ class Volume:
         asked, burst = limits.rates(self.limit), self.limit.burst
         bucket = None if burst is None else limits.Bucket(self.drive, asked, burst)
         with contextlib.ExitStack() as undo:
-            undo.callback(self.drive.set, {})  # the volume may be kept for further runs
+            undo.callback(self.drive.set, {})  # because later runs may use the volume, too
             if bucket is None:
                 self.drive.set(asked)
             else:
@@ -95,8 +97,9 @@ class Volume:
 
 
 def check(name: str, volume: VolumeConfig, results: Path | None = None) -> tuple[Drive, ...]:
-    """Checks everything that the volume needs, except rights. Returns its drives; `results` is the experiment's folder
-    with its journal. Changes nothing. Raises PreflightError with all that is missing.
+    """Checks that this machine has everything that the volume needs, except rights. Returns the volume's drives.
+    `results` is the experiment's folder, which has the journal. Changes nothing. Raises PreflightError, which lists
+    everything that is missing.
     """
     key = f"volumes.{name}"
     if not volume.has_own_drive:
@@ -128,7 +131,7 @@ def _smallest(volume: VolumeConfig, found: Sequence[Drive]) -> int:
 
 
 def check_rights(name: str, volume: VolumeConfig) -> None:
-    """Raises PreflightError unless this user may make the volume."""
+    """Raises PreflightError if this user may not make the volume."""
     if volume.has_own_drive and os.geteuid() != 0:
         raise PreflightError(
             "only root may make drives and file systems",
@@ -138,7 +141,7 @@ def check_rights(name: str, volume: VolumeConfig) -> None:
 
 
 def steps(name: str, volume: VolumeConfig, found: Sequence[Drive] = ()) -> Iterator[str]:
-    """A description of the steps that make the volume, for `plan`. `found` are its drives."""
+    """Descriptions of the steps that make the volume, for `plan`. `found` are the volume's drives."""
     plain, name = name, f"{name}, once for each block" if volume.kept_for_block else name
     if volume.by_hand:
         keys = ", ".join(f"{key} = {value}" for key, value in asked_of_a_person(volume).items())
@@ -149,7 +152,7 @@ def steps(name: str, volume: VolumeConfig, found: Sequence[Drive] = ()) -> Itera
         for_root = "" if os.geteuid() == 0 else " (only root may do this)"
         yield from (f"{name}: {step}{for_root}" for step in _steps(name, volume, found))
     if volume.check is not None:
-        yield f"{plain}: run the command {volume.check!r}, and store what it prints"
+        yield f"{plain}: run the command {volume.check!r}, and store its output"
 
 
 def _steps(name: str, volume: VolumeConfig, found: Sequence[Drive]) -> Iterator[str]:
@@ -169,14 +172,14 @@ def _steps(name: str, volume: VolumeConfig, found: Sequence[Drive]) -> Iterator[
 
 
 def _limit(name: str, volume: VolumeConfig, found: Sequence[Drive]) -> LimitConfig | None:
-    """The volume's limit with its figures."""
+    """The volume's limit with all its figures; None if it has no limit."""
     if volume.limit is None:
         return None
     return limits.resolved(volume.limit, volume.file_bytes or _smallest(volume, found), f"volumes.{name}.limit")
 
 
 def warnings(name: str, volume: VolumeConfig, found: Sequence[Drive]) -> Iterator[str]:
-    """Warnings about safety that the volume's keys give up, and about limits that don't hold exactly."""
+    """Warnings about mount options that make data less safe, and about limits that the kernel can only keep roughly."""
     yield from file_systems.warnings(name, volume.mount_options)
     if volume.has_own_drive and (limit := _limit(name, volume, found)) is not None:
         yield from limits.warnings(name, limits.rates(limit))
@@ -203,8 +206,8 @@ def made(
     name: str, volume: VolumeConfig, folder: Path, spec_folder: Path, levels: Mapping[str, object],
     results: Path | None = None,
 ) -> Iterator[Volume]:  # fmt: skip
-    """Makes the volume. `folder` is the experiment's own empty folder on the volume's path; `results` is the folder of
-    its results. Raises RunFailed.
+    """Makes the volume, and removes it at the end. `folder` is the experiment's own empty folder at the volume's path.
+    `results` is the folder of the experiment's results. Raises RunFailed.
     """
     variables = environment(name, keys_of(volume), levels)
     facts: dict[str, Any] = {}
@@ -228,7 +231,7 @@ def made(
 
 
 def _told(name: str, command: str, folder: Path, variables: Mapping[str, str], facts: dict[str, Any]) -> Check:
-    """The output of the user's command about the volume; it describes the volume, but is not a check."""
+    """Stores the output of the user's command that describes the volume. Returns a check of its exit code only."""
     got = "0"
     try:
         facts["check"] = run_command(command, folder, variables, f"volumes.{name}.check")
@@ -239,23 +242,25 @@ def _told(name: str, command: str, folder: Path, variables: Mapping[str, str], f
 
 @dataclass
 class _Base:
-    """The `devices` below layers and the file system, by the kernel's names; `read_back` reads them back."""
+    """The `devices` below the layers and the file system, by the kernel's names. `read_back` compares their state with
+    the spec.
+    """
 
     devices: list[str]
     read_back: Callable[[], Iterable[Check]]
     uuids: Sequence[UUID]
-    """The content that is made on each device itself gets the device's UUID."""
+    """One UUID for each device. The content that is made on the device gets it."""
     drives: Sequence[Drive] = ()
     journal: Journal | None = None
 
     def note(self, event: Callable[[Journal, Drive], object]) -> None:
-        """Writes an event into the journal of each of the drives."""
+        """Writes an event to the journal for each of the drives."""
         for drive in self.drives:
             if self.journal is not None:
                 event(self.journal, drive)
 
     def announce(self, what: str) -> None:
-        """Records the next step."""
+        """Writes the next step to the journal."""
         self.note(lambda journal, drive: journal.step(drive, what))
 
 
@@ -263,7 +268,7 @@ def _on_own_drive(
     undo: contextlib.ExitStack, name: str, volume: VolumeConfig, folder: Path, facts: dict[str, Any],
     results: Path | None,
 ) -> Volume:  # fmt: skip
-    """Makes the drives, then the layers, the file system, the queue and the limit."""
+    """Makes the drives, the layers, the file system, the queue settings and the limit, in this order."""
     undo.enter_context(programs.alone_at(folder))
     base = (_file if volume.file_bytes is not None else _drives)(undo, name, volume, folder, facts, results)
     for step in file_systems.layer_steps(volume):
@@ -290,7 +295,7 @@ def _on_own_drive(
         undo.enter_context(file_systems.mounted(f"/dev/{device}", place, filesystem, options))
     drive = limit = None
     if volume.limit is not None:
-        drive = undo.enter_context(limits.limited(disk_of(device)))  # ends first: the last writes need no limit
+        drive = undo.enter_context(limits.limited(disk_of(device)))  # removed first, so that unmounting is not limited
         limit = limits.resolved(volume.limit, size_bytes(device), f"volumes.{name}.limit")
         facts["limit"] = limit.model_dump(exclude_none=True)
     facts |= {"device": device, "mkfs_options": volume.mkfs_options or "", **stack.facts}
@@ -310,13 +315,13 @@ def _on_own_drive(
 
 @contextlib.contextmanager
 def _naming(key: str, value: str | None) -> Iterator[None]:
-    """Adds to a program's message the key with the value that the program may have refused."""
+    """Adds the key and its value to a program's error message, because the program may have refused this value."""
     try:
         yield
     except RunFailed as error:
         if value is None:
             raise
-        raise RunFailed(f"{error}\n  {key} = {value!r} may be what it refuses: change it, or leave it out") from error
+        raise RunFailed(f"{error}\n  it may have refused {key} = {value!r}: change it, or leave it out") from error
 
 
 def _file(
@@ -340,7 +345,7 @@ def _drives(
     undo: contextlib.ExitStack, name: str, volume: VolumeConfig, _: Path, facts: dict[str, Any], results: Path | None
 ) -> _Base:
     if results is None:
-        raise RunFailed(f"volumes.{name}.devices: without a folder of results, storagelab keeps no journal of drives")
+        raise RunFailed(f"volumes.{name}.devices needs a folder of results, where the journal of drives is kept")
     journal, uuids = Journal(results), [uuid4() for _ in volume.devices or ()]
     used = undo.enter_context(preparing.prepared(name, volume, journal, uuids))
     facts["drives"] = preparing.facts(used)
@@ -349,8 +354,9 @@ def _drives(
 
 
 def remove_left(folders: Sequence[Path]) -> None:
-    """Unmounts and detaches the remains of a killed run in these folders, after its programs have ended. Raises
-    RunFailed."""
+    """Unmounts and detaches the remains of a killed run in these folders. First waits until its programs have ended.
+    Raises RunFailed.
+    """
     for folder in (one for one in folders if one.is_dir()):
         with programs.alone_at(folder):
             for place in file_systems.left_in(folder):
@@ -362,32 +368,32 @@ def remove_left(folders: Sequence[Path]) -> None:
 
 
 def confirm(name: str, volume: VolumeConfig, results: Path) -> None:
-    """Records that the user confirmed each of the volume's drives in its present state. Raises PreflightError."""
+    """Notes that the user confirmed each of the volume's drives as it is now. Raises PreflightError."""
     for drive in check(name, volume, results):
         Journal(results).confirmed(drive)
 
 
 def put_back(results: Path, may_wipe: Collection[str] = ()) -> list[str]:
-    """Gives back the drives that a killed run of the experiment left claimed. Returns a description of the steps.
-    Raises RunFailed.
+    """Gives back the drives that a killed run of the experiment left claimed. Returns descriptions of the steps. Raises
+    RunFailed.
     """
     return preparing.put_back(Journal(results), may_wipe)
 
 
-# --- volumes that a person or a command of the user's own prepares ----------------------------------------------------
+# --- volumes that a person or the user's own command prepares ---------------------------------------------------------
 
 _SIZE_OFF = 0.01
-"""The largest allowed difference of the size, because partitions begin at whole MiB."""
+"""The share by which the size may differ from the requested size, because partitions begin at whole MiB."""
 _NOT_ASKED = frozenset({"path", "prepare", "prepare_text", "check", "made_for"})
 
 
 def asked_of_a_person(volume: VolumeConfig) -> dict[str, object]:
-    """The text that asks a person to prepare the volume, from the keys of the spec."""
+    """The keys and values that tell a person how to prepare the volume."""
     return {key: value for key, value in keys_of(volume).items() if key not in _NOT_ASKED}
 
 
 def checks_by_hand(name: str, volume: VolumeConfig, place: Path) -> Iterator[Check]:
-    """The facts that can be read back about the volume mounted at a place."""
+    """Compares the volume that is mounted at `place` with the spec, as far as its properties can be read."""
     mount = mount_of(place, mounts_here())
     if volume.filesystem is not None or volume.mount_options is not None:
         filesystem = volume.filesystem or (mount.filesystem if mount is not None else "none")
@@ -405,7 +411,7 @@ def checks_by_hand(name: str, volume: VolumeConfig, place: Path) -> Iterator[Che
     yield from file_systems.queue_checks(name, device, file_systems.queue_asked(volume)) if device else ()
 
 
-# --- commands of the user's own that prepare a volume, and that show how it was prepared ------------------------------
+# --- the user's own commands, which prepare a volume or show how it was prepared --------------------------------------
 
 PREFIX = "STORAGELAB_"
 _PATIENCE_S = 3600.0
@@ -413,9 +419,10 @@ _LONGEST_OUTPUT = 10_000
 
 
 def environment(name: str, keys: Mapping[str, object], levels: Mapping[str, object]) -> dict[str, str]:
-    """The variables that a command finds: the volume's name, its keys and own variables, and the levels of the cell.
+    """The environment variables for a command: the volume's name, its keys, its own variables, and the levels of the
+    cell.
 
-    The level of the factor "layout.data_files" is in STORAGELAB_LEVEL_LAYOUT_DATA_FILES.
+    For example, STORAGELAB_LEVEL_LAYOUT_DATA_FILES has the level of the factor "layout.data_files".
     """
     found = {"VOLUME": name} | {_variable(key): str(value) for key, value in keys.items()}
     found |= {f"LEVEL_{_variable(factor)}": str(level) for factor, level in levels.items()}
@@ -427,8 +434,9 @@ def _variable(factor: str) -> str:
 
 
 def run_command(command: str, folder: Path, variables: Mapping[str, str], key: str) -> str:
-    """Runs the command by the shell in `folder`, and returns the output of both streams. If the command fails or has
-    not ended after an hour, all processes of its process group are killed, and RunFailed names the key.
+    """Runs the command with the shell in `folder`. Returns its output, the text of stdout and stderr together. If the
+    command fails or has not ended after an hour, kills all processes of its process group. Then raises RunFailed, which
+    names the key.
     """
     process = subprocess.Popen(
         ["/bin/sh", "-c", command], cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -451,6 +459,6 @@ def run_command(command: str, folder: Path, variables: Mapping[str, str], key: s
 
 
 def keys_of(volume: VolumeConfig) -> dict[str, object]:
-    """The keys of the volume that the spec has, without its price, and its variables."""
+    """The keys of the volume that the spec sets, except its price and tables, and the volume's variables."""
     keys = volume.model_dump(exclude_unset=True, exclude={PRICE})
     return {**{key: value for key, value in keys.items() if not isinstance(value, dict)}, **volume.variables}

@@ -1,4 +1,4 @@
-"""Readings before and after a run: counters of the server, the drives and the CPUs, and clocks."""
+"""Values that are read before and after a run: counters of the server, the drives and the CPUs, and clocks."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from storagelab.model.values import Frozen
 from storagelab.watching.pace import Standstill
 
 Counters = dict[str, dict[str, float]]
-"""A server's counters, `group -> name -> value`, units last in names."""
+"""A server's counters: group -> name -> value. Each name ends with the unit."""
 
 
 def difference(before: Counters, after: Counters) -> Counters:
-    """The difference between two readings; counters that did not change are left out."""
+    """The differences between two readings. Counters that did not change are left out."""
     changed: Counters = {}
     for group, counters in after.items():
         then = before.get(group, {})
@@ -28,17 +28,19 @@ def difference(before: Counters, after: Counters) -> Counters:
 
 
 def counting(read: Callable[[], Counters]) -> Callable[[], Counters]:
-    """Reads the counters now. The returned function reads them again, and returns the difference."""
+    """Reads the counters now. The function that it returns reads them again, and gives the differences."""
     before = read()
     return lambda: difference(before, read())
 
 
 LARGEST_HELD_BACK = 0.1
-"""A run that lost a larger share of its time to a CPU quota measured the quota, not the layout."""
+"""If a run lost a larger share of its time because of a CPU quota, it measured the quota, not the layout."""
 
 
 class MachineCounters:
-    """Counts from its creation to `end`. `server_process` is None if the server's CPU time is unknown."""
+    """Counters of this machine, from the object's creation to `end`. `server_process` is None if the server's CPU time
+    is unknown.
+    """
 
     def __init__(self, devices: DeviceCounters, server_process: int | None) -> None:
         self._devices, self._server_process = devices, server_process
@@ -51,7 +53,9 @@ class MachineCounters:
         return self._devices.read(), processes.read_cpu_time(self._server_process)
 
     def look(self) -> None:
-        """Reads the processes. Call it every 0.2 s, to notice processes that stop or end before the run."""
+        """Reads the processes. Must be called every 0.2 s, so that stopped processes, and processes that end before the
+        run, are noticed.
+        """
         self._throttling.look()
         self.standstill.look()
 
@@ -61,7 +65,7 @@ class MachineCounters:
         self._throttled = self._throttling.end()
 
     def counted(self, *, with_checkpoint: bool) -> Counters:
-        """The run's counters by group, and those of the final checkpoint, if there was one."""
+        """The run's counters by group. If the run had a final checkpoint, its counters are a separate group."""
         (devices_before, cpu_before), (devices_after, cpu_after) = self._began, self._ended
         groups = {
             "volumes": difference_of_devices(devices_before, devices_after),
@@ -72,7 +76,7 @@ class MachineCounters:
         return groups
 
     def checks(self, elapsed_s: float) -> list[Check]:
-        """A check that fails if a control group's CPU quota took a large part of the run."""
+        """A check that fails if a CPU quota of a control group took too large a part of the run; [] if it did not."""
         found = held_back(self._throttled, elapsed_s)
         worst = max(found, key=lambda who: found[who][1], default=None)
         if worst is None or found[worst][1] <= LARGEST_HELD_BACK:
@@ -85,23 +89,25 @@ class MachineCounters:
 
 # --- clocks ----------------------------------------------------------------------------------------------------------
 #
-# Checks whether a run's elapsed time is reliable. The server's clock measures it, and somebody may change this clock.
+# Checks whether a run's elapsed time can be trusted. The server's clock measures it, and somebody may change this
+# clock.
 #
 # The server's time is read before the gate opens and after the last loop has ended. The difference is compared with a
-# monotonic clock of this machine. Each answer is uncertain by the time of its round trip.
+# monotonic clock of this machine. Each reading is uncertain by the time of its round trip.
 
 
 TOLERANCE_S = 0.01
 TOLERANCE_SHARE = 0.001
-"""The largest normal difference of two clocks: a time service changes the speed of each by at most half a
-thousandth."""
+"""The largest normal difference of two clocks. A time service changes the speed of each clock by at most half a
+thousandth.
+"""
 _SUSPENDED_S = 0.1
 _STEADY = time.CLOCK_BOOTTIME
-"""This clock keeps running while the machine is suspended, as a server's clock does."""
+"""Like a server's clock, this clock continues to run while the machine is suspended."""
 
 
 class Loop(Frozen):
-    """One connection's work, by the server's clock, in seconds since the epoch."""
+    """The work of one connection. Its times are those of the server's clock, in seconds since the epoch."""
 
     started_s: float
     finished_s: float
@@ -110,8 +116,8 @@ class Loop(Frozen):
 
 
 class _Reading(NamedTuple):
-    """The server's clock, read between two readings of this machine's clock. `running_s` does not advance while the
-    machine is suspended.
+    """The server's time, read between two readings of this machine's clock. `running_s` is the time of another clock,
+    which stops while the machine is suspended.
     """
 
     asked_s: float
@@ -121,9 +127,10 @@ class _Reading(NamedTuple):
 
 
 class Clocks:
-    """Checks the clocks of one run. Call in order: `begin` before the gate opens, `end` after the last loop, `checks`.
+    """Checks the clocks of one run. Call the methods in this order: `begin` before the gate opens, `end` after the last
+    loop has ended, `checks`.
 
-    `ask_server` returns the server's time in seconds since the epoch, by the clock of its loops.
+    `ask_server` returns the time of the clock that the loops use, in seconds since the epoch.
     """
 
     def __init__(self, ask_server: Callable[[], float]) -> None:
@@ -143,10 +150,9 @@ class Clocks:
         return _Reading(asked_s, server_s, time.clock_gettime(_STEADY), time.monotonic())
 
     def checks(self, loops: Sequence[Loop]) -> list[Check]:
-        """The checks that the run fails.
+        """The checks that failed. Raises RunFailed if the run ended before it began, by the server's clock.
 
-        Raises RunFailed if, by the server's clock, the run ended before it began. Without loops, the server's clock
-        measured nothing, so only this machine is checked.
+        Without loops, the server's clock measured nothing. Then only this machine's clocks are checked.
         """
         if not loops:
             return self._check_suspension()
@@ -156,20 +162,21 @@ class Clocks:
             how = f"by {-self._step_s:.2f} s during the run" if self._step_s < -self._tolerance_s else "during the run"
             raise RunFailed(
                 f"the server's clock was set back {how}: by that clock, work ended {abs(shortest_s):.2f} s before it "
-                f"began, while {self._passed_s:.2f} s passed by storagelab's own clock"
+                f"began, but {self._passed_s:.2f} s passed by storagelab's own clock"
             )
         return [*self._check_agreement(loops), *self._check_suspension()]
 
     @property
     def _passed_s(self) -> float:
-        """Seconds between the two readings, by this machine's clock."""
+        """The seconds between the two readings, by this machine's clock."""
         begun, ended = self._begun, self._ended
         return (ended.asked_s + ended.answered_s - begun.asked_s - begun.answered_s) / 2
 
     @property
     def _step_s(self) -> float:
-        """The seconds by which the server's clock was set forward between the two readings; negative if it was set
-        back."""
+        """The number of seconds by which the server's clock was set forward between the two readings. It is negative if
+        the clock was set back.
+        """
         return self._ended.server_s - self._begun.server_s - self._passed_s
 
     @property
@@ -187,7 +194,7 @@ class Clocks:
         elif max(early_s, late_s) > self._tolerance_s:
             way, again = ("forward", "back") if late_s > early_s else ("back", "forward")
             size = f"by at least {max(early_s, late_s):.2f} s during the run"
-            got = f"the load's begin or end outside the run: the clock was set {way} {size}, and then {again}"
+            got = f"the load's start or end is outside the run: the clock was set {way} {size}, and then {again}"
         else:
             return []
         return [

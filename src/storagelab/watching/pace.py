@@ -1,5 +1,5 @@
-"""Parts of a sampler on any engine: a pace that limits its cost, a series with a point each second, a few samples of
-waiting sessions, and the counts of each wait.
+"""Parts of a sampler for any engine: a pace that limits the cost of samples, a series with a point each second, a few
+samples of waiting sessions, and how often each wait was found.
 """
 
 from __future__ import annotations
@@ -20,26 +20,33 @@ from storagelab.watching.wait_events import Event
 
 LONGEST_BLIND_S = 0.5
 LARGEST_BLIND_SHARE = 0.005
-"""If a run was not sampled, or stood still, for less than this share of its time, it counts as sampled."""
+"""If a run was not sampled for a smaller share of its time, or stood still for a smaller share, it counts
+as sampled.
+"""
 LATE_S = 1.0
-"""storagelab observes a run every 0.2 s. If an observation is this late, a busy machine alone can't be the reason."""
+"""A run is observed every 0.2 s. If an observation is late by more than this, the reason can't be only that the machine
+is busy.
+"""
 LOOKS_PER_CHECK = 5
 CHECK_INTERVAL_S = 0.2
-"""The cost is checked after this many samples and this much time: soon enough to prevent many expensive samples."""
+"""The cost is checked again after this many samples and this much time. So few samples are taken before an excessive
+cost is noticed.
+"""
 BLIND_AFTER_S = 0.25
-"""If a sample is later than this, a busy machine alone can't be the reason: something stood still."""
+"""If a sample is late by more than this, the reason can't be only that the machine is busy: something stood still."""
 SERIES_HZ = 1.0
 SERIES_TOLERANCE_S = 0.01
 ENOUGH_LOOKS = 3
-"""If this many samples find no working session, this is not chance."""
+"""If this many samples find no session that works, this is not chance."""
 SHORTEST_INTERVAL_S = 0.2
-"""A last interval of the series that is shorter than this would show noise, so it is merged with the interval before
-it."""
+"""If the last interval of the series is shorter than this, it would show noise. So it is merged with the interval
+before it.
+"""
 
 
 class Standstill:
-    """The time for which a run with any load stood still: observations were late, or a process was stopped by a signal.
-    `processes` lists the processes of the load and of its server at each observation.
+    """The time, in seconds, for which a run stood still: observations were late, or a signal had stopped a process.
+    `processes` returns the processes of the load and of its server at each observation.
     """
 
     def __init__(self, processes: Callable[[], Iterable[int]]) -> None:
@@ -57,15 +64,16 @@ class Standstill:
 def check_watching(
     error: str, observer: ObserverCost | None, elapsed_s: float, passes: int | None = None, stood_s: float = 0.0
 ) -> list[Check]:
-    """A check that fails if only a part of a run was sampled, because its waits are then not those of the whole run, or
-    if the run stood still.
+    """A check that fails if the run stood still, or if only a part of it was sampled: then its waits are not those of
+    the whole run. [] if the run was sampled.
 
-    `error` is empty unless sampling stopped early. `passes` is the number of samples that found a session of the load,
-    if waits are sampled. `observer` is None without a sampler; `stood_s` is the time of `Standstill`.
+    `error` is the reason if sampling stopped early, else "". `passes` is the number of samples that found a session of
+    the load, if waits are sampled. `observer` is None without a sampler. `stood_s` is the time that `Standstill`
+    measured.
     """
     got, blind_s = error, min(elapsed_s, max(stood_s, observer.blind_s if observer else 0.0))
     if not got and passes == 0 and observer and observer.ticks >= ENOUGH_LOOKS and elapsed_s >= LONGEST_BLIND_S:
-        got = f"no session of the load in {observer.ticks} looks: those that were to be watched had ended"
+        got = f"no session of the load in {observer.ticks} samples: the sessions to sample had already ended"
     if not got and blind_s > max(LONGEST_BLIND_S, LARGEST_BLIND_SHARE * elapsed_s):
         got = (
             f"nothing for {blind_s:.1f} s of {elapsed_s:.1f} s, in which the load, its server or storagelab stood "
@@ -76,14 +84,16 @@ def check_watching(
 
 
 class Pace:
-    """Decides when the next sample is due, and measures the cost of samples. With `at_random`, each sample is at a
-    random moment of its interval, so that samples can't coincide with the kernel's clock tick. When samples cost more
-    of a core than `budget`, they become rarer; when they cost less again, they return to `hz`. `in_turns` leaves out
-    the samples of every period without sampling (`turns`). At the end of such a period, only counters are read.
+    """Decides when the next sample is taken, and measures the cost of samples.
+
+    With `at_random`, each sample is at a random moment of its interval, so that samples can't coincide with the
+    kernel's clock tick. If samples cost more than `budget`, a share of one core, they become rarer. When they cost less
+    again, their rate returns to `hz`. With `in_turns`, no samples are taken in every period without sampling (see
+    `is_watched`). At the end of such a period, only counters are read.
     """
 
     resting = False
-    """Whether the next event is the end of a period without sampling, and not a sample."""
+    """Whether the next event is not a sample, but the end of a period without sampling."""
 
     def __init__(self, hz: float, budget: float, *, at_random: bool, in_turns: bool = False) -> None:
         self._shortest_s = self._interval_s = 1 / hz
@@ -98,9 +108,9 @@ class Pace:
         self._ticks = self._late = 0
         self._began_s = 0.0
         self._blind: list[tuple[float, float]] = []
-        """The start and end of each blind interval, in seconds since the beginning."""
+        """The blind intervals: start and end of each, in seconds since the beginning."""
         self.rests: list[tuple[float, float]] = []
-        """The periods without sampling: their starts and ends by the monotonic clock."""
+        """The periods without sampling: start and end of each, by the monotonic clock."""
         self._spent: tuple[float, float | None] = (0.0, None)
 
     def begin(self, session_cpu_s: Callable[[], float | None]) -> None:
@@ -117,8 +127,8 @@ class Pace:
         return max(0.0, self._due_s - time.monotonic())
 
     def ticked(self) -> None:
-        """Counts a sample that was just taken, and plans the next. The sample is late if it ended a whole interval
-        after it was due.
+        """Counts the sample that was just taken, and plans the next one. A sample counts as late if it ended more than
+        one interval after it was due.
         """
         now_s = time.monotonic()
         if self.resting:
@@ -141,13 +151,13 @@ class Pace:
 
     def _schedule(self, now_s: float) -> None:
         self._slot_s += self._interval_s
-        if self._slot_s < now_s - self._interval_s:  # missed samples are not taken later
+        if self._slot_s < now_s - self._interval_s:  # samples that were missed are not made up for
             self._slot_s = now_s
         self._due_s = self._slot_s + (self._random.random() * self._interval_s if self._at_random else 0.0)
         due_s = self._due_s - self._began_s
         self.resting = self._in_turns and not is_watched(due_s)
         if self.resting:
-            # The end of the period at this moment.
+            # No sample now: the next event is the end of the current period.
             self._due_s = self._began_s + ((math.floor(due_s / STRETCH_S) + 1) * STRETCH_S)
 
     def _rest_until(self, ends_s: float) -> None:
@@ -155,15 +165,17 @@ class Pace:
         if begins_s < ends_s:
             self.rests.append((begins_s, ends_s))
             checked_s, spent_s = self._checked
-            self._checked = (checked_s + ends_s - begins_s, spent_s)  # rests don't allow dearer samples
+            # Without this, rests would allow more expensive samples.
+            self._checked = (checked_s + ends_s - begins_s, spent_s)
 
     def saw_stopped(self) -> None:
-        """Records that this sample found a working session that a signal had stopped. The time since the last sample
-        then counts as not sampled."""
+        """Notes that this sample found a working session that a signal had stopped. Then the time since the last sample
+        counts as not sampled.
+        """
         self._saw_nothing(self._looked_s, time.monotonic())
 
     def halt(self) -> None:
-        """Ends sampling. A sample that is long overdue counts as missed."""
+        """Ends sampling. If a sample is long overdue, it counts as missed."""
         now_s = time.monotonic()
         if self.resting:
             self._rest_until(min(now_s, self._due_s))
@@ -174,7 +186,9 @@ class Pace:
             self._saw_nothing(self._due_s, now_s)
 
     def _saw_nothing(self, since_s: float, now_s: float) -> None:
-        """Adds a blind interval. No moment counts twice, even if a sample is late and also finds a stopped session."""
+        """Adds a blind interval. It does not overlap the previous one, so that no time counts twice: a sample may be
+        late, and also find a stopped session.
+        """
         since_s, to_s = since_s - self._began_s, now_s - self._began_s
         if self._blind:
             since_s = max(since_s, self._blind[-1][1])
@@ -182,8 +196,8 @@ class Pace:
             self._blind.append((since_s, to_s))
 
     def _spend(self) -> float:
-        """CPU seconds so far of the thread and its session; a session that can't be read is assumed to cost as much
-        as the thread.
+        """The CPU time in seconds that the sampler's thread and its session have used so far. If the session's time
+        can't be read, it is assumed to equal the thread's time.
         """
         sampler_s = time.thread_time() - self._sampler_start_s
         now_s = self._session_cpu_s()
@@ -192,11 +206,15 @@ class Pace:
         return sampler_s + (sampler_s if session_s is None else session_s)
 
     def end(self) -> None:
-        """Records the final cost. Call it from the thread, because only the thread can read its own CPU time."""
+        """Stores the final cost. Must be called in the sampler's thread, because a thread reads only its
+        own CPU time.
+        """
         self._spend()
 
     def blind_s(self, run_s: float) -> float:
-        """The unsampled part of the first `run_s` seconds. The last sample may be long after a run's end."""
+        """How long there were no samples in the first `run_s` seconds. The last sample may be long after a
+        run's end.
+        """
         return sum(max(0.0, min(to_s, run_s) - since_s) for since_s, to_s in self._blind)
 
     def cost(self) -> ObserverCost:
@@ -212,7 +230,7 @@ T = TypeVar("T")
 
 @dataclass
 class Series:
-    """Cumulative counters, read about once a second, which become rates over the intervals between readings."""
+    """Cumulative counters, which are read about once a second. The result has their rates between readings."""
 
     readings: list[tuple[float, dict[str, float]]] = field(default_factory=list)
 
@@ -244,8 +262,9 @@ class Series:
 
 
 class Moments(Generic[T]):
-    """Limits the number of a run's stored moments: if there are too many, every second moment is dropped, and from then
-    on half as many are accepted."""
+    """Limits how many moments of a run are stored. If there are too many, every second moment is removed, and the
+    interval between later moments is doubled.
+    """
 
     def __init__(self, interval_s: float, limit: int) -> None:
         self.interval_s = interval_s
@@ -273,15 +292,13 @@ _SEEN_AS = {GONE: "unknown", RUNNABLE: "runnable"}
 
 
 class Tallies:
-    """The number of times that sessions were found in each wait, by the session's state in the kernel; `EventTicks` is
-    the frozen form.
-    """
+    """How often sessions were found in each wait, by the state that the kernel reported. `frozen` gives the result."""
 
     def __init__(self) -> None:
         self._of_type: dict[str, Counter[str]] = defaultdict(Counter)
 
     def count(self, wait_type: str, state: str, timeslices: int = 0) -> None:
-        """Counts one session in one sample. `timeslices`: how often it got a CPU since the last sample."""
+        """Counts one session in one sample. `timeslices` is how often it got a CPU since the previous sample."""
         tally = self._of_type[wait_type]
         tally[_SEEN_AS.get(state, "blocked")] += 1
         tally["timeslices"] += timeslices
@@ -297,22 +314,22 @@ class Tallies:
         )  # fmt: skip
 
 
-# --- watched and unwatched periods -----------------------------------------------------------------------------------
+# --- periods with and without sampling -------------------------------------------------------------------------------
 #
-# Alternates periods of a run with and without sampling, to measure the cost of sampling.
+# A run alternates between periods with and without sampling, so that the cost of sampling can be measured.
 #
-# Periods are short, because other disturbances of a machine last longer, and so affect both kinds equally. With other
-# programs on all CPUs, the ratio of both kinds scatters by 4 % from one run of 16 s to the next; with periods of a
-# second, it scatters by 15 %. But periods are longer than most transactions, because a transaction that spans two
-# periods belongs to neither kind. The order is that of Thue and Morse (with, without, without, with, without, with,
-# with, without ...): neither a trend nor a period of the load affects one kind more than the other.
+# Periods are short. Other disturbances of a machine last longer than a period, so they affect both kinds equally. With
+# other programs on all CPUs, the ratio of the two kinds scattered by 4 % between runs of 16 s. With periods of a
+# second, it scattered by 15 %. But periods are longer than most transactions, because a transaction that is in two
+# periods belongs to neither kind. The order is that of Thue and Morse: with, without, without, with, without, with,
+# with, without, and so on. So neither a trend nor a regular change of the load affects one kind more than the other.
 
 
 STRETCH_S = 0.25
 SHORTEST_S = 4.0
-"""A run below this length has too few periods, so it is sampled all the time."""
+"""A shorter run would have too few periods, so it is sampled all the time."""
 
 
 def is_watched(at_s: float) -> bool:
-    """Whether the period at this moment, in seconds since the beginning, has samples."""
+    """Whether samples are taken in the period of this moment, which is given in seconds since the beginning."""
     return max(0, math.floor(at_s / STRETCH_S)).bit_count() % 2 == 0

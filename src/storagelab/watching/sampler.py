@@ -1,5 +1,5 @@
-"""The sampler of one run on any engine: a thread that samples the sessions, the kernel's accounts of the sessions, and
-the results (the number of samples of each wait, a few moments, and a series with a point each second).
+"""The sampler of one run on any engine. A thread samples the sessions, and the kernel's figures about the sessions are
+read. The results are how often each wait was found, a few moments, and a series with a point each second.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from storagelab.watching.wait_events import WaitEvents
 
 
 class Totals(NamedTuple):
-    """The times of all sessions together in the run."""
+    """Sums over all sessions of a run: CPU time and waiting time for a CPU in seconds, and context switches."""
 
     cpu_s: float
     runqueue_s: float
@@ -34,10 +34,10 @@ _Reading = tuple[int, int, int, int]
 
 
 class Accounts:
-    """The kernel's accounts of one run's sessions. Call in order: `open`, `begin` while the sessions sleep at the
-    gate, `end`, `totals`, `close`.
+    """The kernel's figures about the sessions of one run. Call the methods in this order: `open`, `begin` while the
+    sessions wait at the gate, `end`, `totals`, `close`.
 
-    If the accounts were not opened, there are no states and no totals, and `reason` says why.
+    If `open` was not called, there are no states and no totals, and `reason` says why.
     """
 
     def __init__(self, reason: str = "") -> None:
@@ -48,20 +48,22 @@ class Accounts:
         self._ended: list[_Reading | None] = []
 
     def open(self, views: Mapping[int, TaskView], own: TaskView | None) -> None:
-        """Opens the kernel's views: `views` are the sessions', by the server's ids; `own` is the sampler's."""
+        """Sets the kernel's views of tasks. `views` are those of the sessions, by the server's IDs. `own` is that of
+        the sampler's session.
+        """
         self._views, self._own = dict(views), own
 
     def states(self) -> dict[int, str]:
-        """The state of each session, as the kernel's letter."""
+        """The state of each session: the kernel's letter."""
         return {session: view.state() for session, view in self._views.items()}
 
     def turns(self) -> dict[int, int]:
-        """The number of times that each session got a CPU so far."""
+        """How often each session has got a CPU so far."""
         scheds = {session: view.sched() for session, view in self._views.items()}
         return {session: sched.timeslices for session, sched in scheds.items() if sched is not None}
 
     def own_cpu_s(self) -> float | None:
-        """CPU time of the sampler's own session so far."""
+        """The CPU time that the sampler's own session has used so far, in seconds; None if unknown."""
         sched = self._own.sched() if self._own else None
         return None if sched is None else sched.cpu_ns * NS
 
@@ -72,7 +74,9 @@ class Accounts:
         self._ended = self._read()
 
     def _read(self) -> list[_Reading | None]:
-        """For each session, its CPU time and its wait for a CPU in ns, and its switches; None if it has ended."""
+        """For each session: CPU time and waiting time for a CPU, both in ns, and the numbers of its voluntary and
+        involuntary switches. None for a session that has ended.
+        """
         readings = ((view.sched(), view.switches()) for view in self._views.values())
         return [
             None if sched is None or switches is None
@@ -81,8 +85,7 @@ class Accounts:
         ]  # fmt: skip
 
     def totals(self) -> Totals | None:
-        """The totals of all sessions together. If the totals of one session are missing, returns None and records the
-        reason."""
+        """The sums over all sessions. None if the figures of a session are missing: then `reason` says so."""
         if not self._views:
             return None
         total = [0, 0, 0, 0]
@@ -99,13 +102,15 @@ class Accounts:
             view.close()
 
 
-# --- watch -----------------------------------------------------------------------------------------------------------
+# --- the thread ------------------------------------------------------------------------------------------------------
 #
-# The thread that samples a run whenever its pace says so. An error in the thread ends only the sampling.
+# Samples a run at the moments that its pace decides. An error in the thread ends the sampling, but not the run.
 
 
 class Looks(NamedTuple):
-    """The work of the thread: `first` and `last` once, `tick` whenever the pace says so."""
+    """The functions that the thread calls: `first` and `last` once each, and `tick` at the moments that the pace
+    decides.
+    """
 
     first: Callable[[], None]
     tick: Callable[[], None]
@@ -113,8 +118,9 @@ class Looks(NamedTuple):
 
 
 class Watch:
-    """The sampling thread. Call `start`, then `end`. `error` is empty unless sampling stopped in between. `words`
-    describes an exception; `session_cpu_s` reads the CPU time of the session on the server (None if unknown).
+    """The thread that samples. Call `start`, then `end`. If sampling stopped early, `error` says why, else it is "".
+    `words` describes an exception. `session_cpu_s` reads the CPU time of the sampler's session on the server; None if
+    unknown.
     """
 
     def __init__(
@@ -132,7 +138,7 @@ class Watch:
 
     @property
     def at_s(self) -> float:
-        """Seconds since `start`."""
+        """The seconds since `start`."""
         return time.monotonic() - self._started_s
 
     @property
@@ -141,7 +147,7 @@ class Watch:
 
     @property
     def stuck(self) -> bool:
-        """Whether the thread still runs although it should have ended. Then nothing else may use its resources."""
+        """Whether the thread still runs, although it should have ended. Then its connection must not be used."""
         return self._thread is not None and self._thread.is_alive()
 
     def start(self) -> None:
@@ -159,15 +165,15 @@ class Watch:
                 self._pace.ticked()
             self._pace.halt()
             self._looks.last()
-        except Exception as error:  # noqa: BLE001 - the run must go on, and its report say that watching stopped
+        except Exception as error:  # noqa: BLE001 - the run continues, and a check reports that sampling stopped
             self.error = f"sampling stopped early: {self._words(error)}"
         finally:
             self._pace.end()
 
     def end(self, patience_s: float) -> None:
-        """Never raises."""
+        """Ends the thread. Never raises. If the thread does not end within `patience_s` seconds, `error` says so."""
         self._stop.set()
-        # An interruption during the thread's start leaves a thread that is about to run: wait for it, too.
+        # If `start` was interrupted, the thread may not run yet, but it will: wait for this thread, too.
         if self._thread is not None and self._runs.wait(patience_s):
             self._thread.join(patience_s)
             if self._thread.is_alive():
@@ -176,8 +182,7 @@ class Watch:
 
 # --- recording -------------------------------------------------------------------------------------------------------
 #
-# The results of sampling one run: a series with a point each second, a few moments, and the number of samples of each
-# wait.
+# The results of sampling one run: a series with a point each second, a few moments, and how often each wait was found.
 
 
 MOMENT_INTERVAL_S = 0.5
@@ -190,8 +195,8 @@ RawWaitsOf = Callable[["Observation", float, float, int], SampledWaits | Counted
 
 @dataclass(frozen=True)
 class Observation:
-    """The observations of one run. `totals` come from the kernel; `error` is empty unless sampling stopped before the
-    end.
+    """What the sampler observed in one run. `totals` are the kernel's figures. If sampling stopped early, `error` says
+    why, else it is "".
     """
 
     events: tuple[EventTicks, ...]
@@ -205,38 +210,38 @@ class Observation:
     raw_waits: RawWaitsOf | None = None
     error: str = ""
     blind_s: Callable[[float], float] = lambda _: 0.0
-    """The seconds without samples in a run of this length."""
+    """The time without samples, in seconds, in a run of the given length."""
     unwatched: tuple[tuple[float, float], ...] = ()
-    """The periods without sampling: their starts and ends by the monotonic clock."""
+    """The periods without sampling: start and end of each, by the monotonic clock."""
 
     def observed(self, elapsed_s: float) -> ObserverCost:
-        """The cost of sampling, and the part of the run without samples. Sampling ends after the run."""
+        """The cost of sampling, and the time without samples during the run. Sampling ends later than the run."""
         return self.observer.model_copy(update={"blind_s": self.blind_s(elapsed_s)})
 
     def waits(self, elapsed_s: float, busy_s: float, connections: int) -> SampledWaits | CountedWaits | None:
-        """The raw waits, with times by the server's clock; None if waits were not sampled. `busy_s` is the time from
-        start to finish, summed over connections.
+        """The raw waits; None if waits were not sampled. `elapsed_s` is the run's time by the server's clock. `busy_s`
+        is the sum of the times that the connections took from their start to their end.
         """
         return None if self.raw_waits is None else self.raw_waits(self, elapsed_s, busy_s, connections)
 
     @property
     def cpus(self) -> int | None:
-        """CPUs of the server's machine, if the sampler runs on it."""
+        """The number of CPUs of the server's machine. None if the server may run on another machine."""
         return usable_cpus() if self.totals is not None else None
 
 
 class SessionSampler(Watch, ABC):
-    """Samples the sessions of one run through its own connection: waits, a series with a point each second, and a few
-    moments.
+    """Samples the sessions of one run through its own connection. The results are waits, a series with a point each
+    second, and a few moments.
 
-    Call in order: `prepare`, `baseline` while all sessions wait at the gate, `start` as it opens, `stop` when the last
-    session is done but all are still connected. Errors during sampling are not raised, but stored in
-    `Observation.error`.
+    Call the methods in this order: `prepare`; `baseline` while all sessions wait at the gate; `start` when the gate
+    opens; `stop` when the last session has finished its work, but all are still connected. An error during sampling is
+    not raised, but stored in `Observation.error`.
     """
 
     event_of: ClassVar[WaitEvents]
     budget: ClassVar[float] = 0.02
-    """The share of one core that the sampler and its session may use. Above it, samples become rarer."""
+    """The share of one core that the sampler and its session may use. If they use more, samples become rarer."""
     most_hz: ClassVar[float] = math.inf
     hz_without_waits: ClassVar[float] = SERIES_HZ
     stop_timeout_s: ClassVar[float] = 5.0
@@ -244,7 +249,7 @@ class SessionSampler(Watch, ABC):
     def __init__(
         self, measure: MeasureConfig, words: Callable[[BaseException], str], unseen: str = "", *, in_turns: bool = False
     ) -> None:
-        """`words` describes an exception; `unseen` is the reason if the kernel can't be asked about the sessions. With
+        """`words` describes an exception. `unseen` is the reason if the kernel can't report on the sessions. With
         `in_turns`, waits are sampled only in half of the periods.
         """
         self.accounts = Accounts(unseen)
@@ -263,25 +268,25 @@ class SessionSampler(Watch, ABC):
 
     @abstractmethod
     def prepare(self) -> None:
-        """Connects. Raises the connection's errors."""
+        """Connects to the server. Raises the driver's errors."""
 
     def baseline(self) -> None:
-        """Reads the kernel's totals of all sessions; call it while they sleep at the gate."""
+        """Reads the kernel's figures of all sessions. Must be called while the sessions wait at the gate."""
         self.accounts.begin()
 
-    # All methods from here to `progress` run in the sampler's thread.
+    # The sampler's thread calls all methods from here to `progress`.
 
     @abstractmethod
     def _tick(self) -> None:
-        """Samples the sessions."""
+        """Takes a sample of the sessions."""
 
     @abstractmethod
     def _last_look(self) -> None:
-        """Takes a last sample when the last session is done."""
+        """Takes the last sample, after the last session has finished its work."""
 
     @abstractmethod
     def _columns(self) -> Mapping[str, float]:
-        """Reads cumulative counters for the series; their names end with the unit."""
+        """Reads cumulative counters for the series. Each name ends with the unit."""
 
     def _take_series(self, *, last: bool = False) -> None:
         if last or self.series.due(self.at_s):
@@ -289,23 +294,23 @@ class SessionSampler(Watch, ABC):
             self.series.add(at_s, dict(self._columns()), last=last)
 
     def _count(self, session: int, wait_type: str, states: Mapping[int, str], timeslices: int = 0) -> str:
-        """Counts one session in one sample; returns the kernel's letter for its state."""
+        """Counts one session in one sample. Returns the kernel's letter for the session's state."""
         state = states.get(session, GONE)
         self._tallies.count(wait_type, state, timeslices)
         return state
 
-    # --- and this in any thread --------------------------------------------------------------------------------------
+    # --- any thread may call these -----------------------------------------------------------------------------------
 
     def progress(self) -> int:
-        """Rows that all sessions together have reported as done."""
+        """The sum of the rows that the sessions have reported as done."""
         return sum(self._rows_done.values())
 
     def stop(self) -> Observation:
-        """Reads the kernel's totals, ends the thread and the connection, and returns the observation. Never raises."""
+        """Reads the kernel's figures, ends the thread and the connection, and returns the observation. Never raises."""
         self.accounts.end()
         self.end(self.stop_timeout_s)
         raw_waits = self._raw_waits()
-        if not self.stuck:  # two threads must not use one connection at once
+        if not self.stuck:  # two threads must not use the connection at the same time
             with contextlib.suppress(Exception):
                 self._disconnect()
         totals = self.accounts.totals()

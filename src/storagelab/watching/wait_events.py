@@ -1,6 +1,7 @@
-"""The meaning of a server's waits: the category that groups them across engines, and SQL Server's name.
+"""The meaning of a server's waits. The meaning is a category, which groups the waits of all engines, and the name of
+the most similar wait type of SQL Server.
 
-Each engine lists its waits in its module `events`: one line has all facts about one wait.
+Each engine lists its waits in its module `events`. Each line there has all facts about one wait.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from storagelab.model.waits import NO_EVENT, BenignList, Category
 
 
 class Kind(NamedTuple):
-    """The meaning of a wait. `analogue` is SQL Server's wait type, or "" if there is none."""
+    """The meaning of a wait. `analogue` is the most similar wait type of SQL Server; "" if there is none."""
 
     analogue: str
     category: Category
@@ -43,8 +44,8 @@ NOTHING = Kind("", "other")
 
 
 class Event(NamedTuple):
-    """One wait. `resource` describes the resource, if the server does not name it. `in_io`: the server reports this
-    wait for a whole call into the kernel, including CPU time inside the call.
+    """The facts about one wait. `resource` describes what is waited for, if the server does not name it. `in_io`: the
+    server reports this wait during a whole call into the kernel, so the wait includes the CPU time of the call.
     """
 
     kind: Kind
@@ -69,10 +70,10 @@ UNKNOWN = Event(NOTHING)
 
 
 class WaitEvents:
-    """The waits of one engine. A wait that is not `listed` gets the meaning of the first of the `rules` (regular
-    expressions) that matches part of its name, so a wait of a later version gets a sensible class.
+    """The waits of one engine. If a wait is not `listed`, the first of the `rules` (regular expressions) that matches a
+    part of its name decides its meaning. So waits of later versions get a plausible category.
 
-    `spelt` unifies the spellings of a name, both in the list and in the server's output.
+    `spelt` converts each name to one spelling. It is used for the list and for the server's output.
     """
 
     def __init__(
@@ -94,15 +95,15 @@ class WaitEvents:
 
 # --- knowledge -------------------------------------------------------------------------------------------------------
 #
-# Facts that need no driver, from an engine's module `known`.
+# Facts about an engine that need no driver. Each engine has them in its module `known`.
 
 
 class Knowledge(NamedTuple):
-    """Facts about an engine that need no driver. `judge` gives the verdict on durability, from the server's settings
-    and version.
+    """Facts about an engine that need no driver. `judge` returns what the server promises after a crash, from its
+    settings and version.
     """
 
     judge: Callable[[Mapping[str, str], str], Durability]
     benign: BenignList | None = None
     note_on_files: Callable[[int], str] | None = None
-    """A caution for comparisons of numbers of data files, by the major version."""
+    """A caution for comparisons of different numbers of data files. The argument is the server's major version."""
