@@ -1,5 +1,5 @@
-//! One crossing from Python into the core and back: a run or a test made without the GIL, during which signals and
-//! progress are polled.
+//! A call from Python into the simulator: a run or a test is made without the GIL. Meanwhile signals and progress are
+//! polled.
 
 use std::any::Any;
 use std::ops::ControlFlow;
@@ -15,14 +15,14 @@ use storagelab_sim::BlockError;
 
 use crate::block::refusal_error;
 
-/// How often a run pauses so that Python can handle signals and show progress.
+/// The interval at which a run pauses so that Python can handle signals and show progress.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// The stack of a process's main thread.
+/// The stack size of the thread: as large as the stack of a process's main thread.
 const STACK_BYTES: usize = 8 << 20;
 
-/// Runs `make` on a thread of its own, so that Python can handle signals meanwhile: ageing large drives takes long. If
-/// a signal ends the wait, the thread is abandoned and its result is dropped; it ends with the process at the latest.
+/// Runs `make` on its own thread, so that Python can handle signals meanwhile: to age large drives takes long. If a
+/// signal ends the wait, the thread continues without being waited for, and its result is dropped.
 pub(crate) fn make_beside<Made: Send + 'static>(
     py: Python<'_>,
     make: impl FnOnce() -> Made + Send + 'static,
@@ -47,9 +47,9 @@ pub(crate) fn make_beside<Made: Send + 'static>(
     }
 }
 
-/// Returns what `next` makes of the world in `place`, as JSON; `None` when nothing is left to make. `progress_of` turns a step
-/// into the number that progress reports. If the run is broken off, the world is lost, as the state of its drives is
-/// unusable.
+/// Calls `next` with the world in `place` and returns the outcome as JSON, or `None` when nothing is left to make.
+/// `progress_of` returns the number that progress reports for a step. If the run is broken off, the world is dropped,
+/// because its drives can't be used.
 pub(crate) fn make_next<World: Send, Step, Outcome: Serialize + Send>(
     py: Python<'_>,
     place: &mut Option<World>,
@@ -75,7 +75,7 @@ pub(crate) fn make_next<World: Send, Step, Outcome: Serialize + Send>(
                 }
             }
         };
-        // A failed assertion in the core must not end a campaign: this block is lost, others go on.
+        // A failed assertion in the simulator must not end a campaign: only this block fails.
         let made = catch_unwind(AssertUnwindSafe(|| next(&mut world, &mut glance)));
         (
             world,
@@ -100,7 +100,7 @@ fn look(py: Python<'_>, progress: Option<&Py<PyAny>>, done: u64) -> PyResult<()>
     progress.map_or(Ok(()), |heard| heard.call1(py, (done,)).map(drop))
 }
 
-/// The message of a panic.
+/// Returns the message of a panic.
 fn words(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
