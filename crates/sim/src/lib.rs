@@ -16,7 +16,7 @@
 //! # let profile: serde_json::Value = toml::from_str(text)?;
 //! let scenario = serde_json::json!({
 //!     "scale": 1, "seed": 1,
-//! as in a profile's file
+//!     "drives": {"disk": {"profile": profile}}, // as in a profile's file
 //!     "volumes": {"v": {"drives": ["disk"]}},
 //!     "tests": [{
 //!         "volume": "v", "access": "read", "pattern": "random", "block_bytes": 8192, "outstanding": 4,
@@ -28,7 +28,7 @@
 //! let outcome = block.run_next(|_| ControlFlow::Continue(()))?.expect("one test");
 //! assert!((150.0..500.0).contains(&outcome.ios_per_s));
 //!
-//! keep these until the next test
+//! let drives = block.save_drives(); // keep these until the next test
 //! # assert_eq!(drives.len(), 1);
 //! # Ok(())
 //! # }
