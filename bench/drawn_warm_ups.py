@@ -154,7 +154,7 @@ class Row(NamedTuple):
 
 
 def rows(pool: Executor, part: int) -> list[Row]:
-    """Returns a row for each kind and each counted time. It uses the `part`-th part of the runs."""
+    """Returns a row for each kind and each counted time. It simulates one `part`-th of the runs."""
     cases = [(kind, counted_s, runs // part) for counted_s, runs in RUNS.items() for kind in LEVELS]
     return list(pool.map(_row, cases))
 

@@ -73,7 +73,7 @@ pub trait Work {
     /// Checks whether the scenario can be run.
     ///
     /// # Errors
-    /// The first thing that is wrong, and how to solve it.
+    /// Returns the first thing that is wrong, and how to solve it.
     fn check(&self) -> Result<(), Refusal>;
 
     /// Returns the drives and volumes.
@@ -184,7 +184,7 @@ impl<W: Work> BlockOf<W> {
     /// Makes the next run, or returns `None` if all have been made. `progress` is called meanwhile and may stop it.
     ///
     /// # Errors
-    /// [`BlockError::Interrupted`] if `progress` stopped the run: the block is unusable then. A failed run is no error.
+    /// Returns [`BlockError::Interrupted`] if `progress` stopped the run. The block is then unusable.
     pub fn run_next(
         &mut self,
         mut progress: impl FnMut(W::Step) -> ControlFlow<()>,

@@ -155,7 +155,7 @@ pub fn save(model: &dyn Model) -> Vec<u8> {
 /// Loads the numbers that [`save`] wrote into a new drive.
 ///
 /// # Errors
-/// If the bytes don't describe such a drive.
+/// Fails if the bytes don't describe such a drive.
 pub fn load(model: &mut dyn Model, bytes: &[u8]) -> Result<(), StateError> {
     let mut input = Reader::new(bytes, MAGIC)?;
     let (of_bytes, usable_bytes) = (input.word()?, model.face().usable_bytes);
@@ -190,7 +190,7 @@ macro_rules! kinds {
             /// Makes a new drive in a world `scale` times smaller. The kind must be neither flash nor disk.
             ///
             /// # Errors
-            /// A sentence that names the invalid figure.
+            /// Returns a sentence that names the invalid figure.
             pub fn make(&self, scale: u32) -> Result<Box<dyn Model>, String> {
                 let (name, made) = match self {
                     Self::Flash(_) | Self::Disk(_) => unreachable!("the two fast kinds have parameters of their own"),

@@ -121,7 +121,7 @@ impl<'w> Engine<'w> {
     /// Makes the engine of a run on `table`. The volumes are in the order of `layout.volumes`.
     ///
     /// # Panics
-    /// If the scenario was not checked.
+    /// Panics if the scenario was not checked.
     #[must_use]
     pub fn new(
         os: &'w Sqlos,
@@ -258,7 +258,7 @@ impl<'w> Engine<'w> {
     /// Checks the rules about frames, leaves and rows that hold at any time.
     ///
     /// # Errors
-    /// The first rule that is broken.
+    /// Returns the first rule that is broken.
     pub fn check(&self) -> Result<(), String> {
         let tree = self.tree.borrow();
         tree.check()?;
@@ -284,7 +284,7 @@ impl<'w> Engine<'w> {
     /// no latch is held.
     ///
     /// # Errors
-    /// The first rule that is broken.
+    /// Returns the first rule that is broken.
     pub fn check_end(&self) -> Result<(), String> {
         const AT_WORK: u8 = flag::READING | flag::SPLITTING | flag::NEW | flag::LATCHED;
         for (leaf, state) in self.tree.borrow().states() {

@@ -95,7 +95,7 @@ impl Rng {
     /// Returns a whole number from 0 to `bound` - 1. Each is equally likely.
     ///
     /// # Panics
-    /// If `bound` is 0: there is no such number.
+    /// Panics if `bound` is 0: there is no such number.
     pub fn below(&mut self, bound: u64) -> u64 {
         below(bound, || self.next_u64())
     }
@@ -148,7 +148,7 @@ impl Rng {
 /// Transactions on Modeling and Computer Simulation 29(1), 2019. A simple remainder would favour small numbers.
 ///
 /// # Panics
-/// If `bound` is 0: there is no such number.
+/// Panics if `bound` is 0: there is no such number.
 #[inline]
 pub(crate) fn below(bound: u64, mut word: impl FnMut() -> u64) -> u64 {
     assert!(bound > 0, "no whole number is below 0");

@@ -158,7 +158,7 @@ impl Sqlos {
     /// Makes idle cores at time 0.
     ///
     /// # Panics
-    /// If there is no scheduler, or the quantum is 0.
+    /// Panics if there is no scheduler, or the quantum is 0.
     #[must_use]
     pub fn new(config: Config) -> Self {
         assert!(config.schedulers > 0, "there must be a scheduler");
@@ -207,7 +207,7 @@ impl Sqlos {
     /// Like [`Sqlos::arrive`], at `time_ns`. No event is needed if the scheduler's code runs soon enough anyway.
     ///
     /// # Panics
-    /// If that time is past.
+    /// Panics if that time is past.
     #[inline]
     pub fn arrive_at(&self, time_ns: Ns, scheduler: u32, action: Action) {
         self.state().arrive_at(&self.kernel, time_ns, scheduler, action);
@@ -248,7 +248,7 @@ impl Sqlos {
     /// Returns the accounts of all workers' time until now, including open waits. It may be called at any time.
     ///
     /// # Panics
-    /// If a nanosecond of a worker or of a core is not accounted for.
+    /// Panics if a nanosecond of a worker or of a core is not accounted for.
     #[must_use]
     pub fn books(&self) -> Books {
         let elapsed_ns = self.now();

@@ -73,7 +73,7 @@ impl Profile {
     /// Makes a new volume in a world `scale` times smaller. Capacity and credits shrink. Rates and times don't change.
     ///
     /// # Errors
-    /// A message about the invalid figure.
+    /// Returns a message about the invalid figure.
     pub fn make(&self, scale: u64) -> Result<Box<dyn Model>, String> {
         let (host, credits) = (&self.host, &self.credits);
         check_all([host.check_limits(), credits.check_limits()])?;

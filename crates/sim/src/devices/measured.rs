@@ -101,7 +101,7 @@ impl Profile {
     /// Makes a new drive in a world `scale` times smaller. The capacity shrinks. Rates and times don't change.
     ///
     /// # Errors
-    /// A message about the invalid figure.
+    /// Returns a message about the invalid figure.
     pub fn make(&self, scale: u64) -> Result<Box<dyn Model>, String> {
         let (host, service, limits) = (&self.host, &self.service, self.limits.as_ref());
         check_all([

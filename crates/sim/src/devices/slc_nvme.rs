@@ -92,7 +92,7 @@ impl Profile {
     /// Makes a new drive in a world `scale` times smaller. Only the capacities of the drive and its cache shrink.
     ///
     /// # Errors
-    /// A message about the invalid figure.
+    /// Returns a message about the invalid figure.
     pub fn make(&self, scale: u64) -> Result<Box<dyn Model>, String> {
         let (host, reads, writes) = (&self.host, &self.reads, &self.writes);
         check_all([host.check_limits(), reads.check_limits(), writes.check_limits()])?;

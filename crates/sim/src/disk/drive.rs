@@ -107,7 +107,7 @@ impl Disk {
     /// Makes a disk at rest at time 0, with its arm at the outer edge. `rng` determines the rotation of its platters.
     ///
     /// # Errors
-    /// What [`Parameters::check`] refuses.
+    /// Returns what [`Parameters::check`] refuses.
     pub fn new(parameters: Parameters, mut rng: Rng) -> Result<Self, String> {
         parameters.check()?;
         let places = parameters.places();
@@ -159,7 +159,7 @@ impl Disk {
     /// Accepts a request. If the disk was idle, [`Disk::next_event`] returns afterwards when the request will be done.
     ///
     /// # Panics
-    /// If the request goes beyond the last byte, or has no bytes.
+    /// Panics if the request goes beyond the last byte, or has no bytes.
     pub fn submit(&mut self, now: Ns, byte: u64, bytes: u64, write: bool, token: u32) {
         assert!(
             bytes > 0 && byte + bytes <= self.parameters.usable_bytes,
@@ -187,7 +187,7 @@ impl Disk {
     /// Completes the request in service, returns its token, and begins the next one.
     ///
     /// # Panics
-    /// If no request is in service.
+    /// Panics if no request is in service.
     pub fn finish(&mut self) -> u32 {
         let (done_ns, token) = self.serving.take().expect("something is being served");
         if !self.queue.is_empty() {
@@ -339,7 +339,7 @@ impl Disk {
     /// Reads a disk that [`Disk::save`] wrote. It is at rest at time 0.
     ///
     /// # Errors
-    /// If the bytes don't describe such a disk, or describe one of another size or speed than `parameters` say.
+    /// Fails if the bytes don't describe such a disk, or describe one of another size or speed than `parameters` say.
     pub fn load(parameters: Parameters, bytes: &[u8], rng: Rng) -> Result<Self, StateError> {
         let mut disk = Self::new(parameters, rng).map_err(StateError::Impossible)?;
         let mut input = Reader::new(bytes, MAGIC)?;

@@ -57,7 +57,7 @@ impl Parameters {
     /// Checks these parameters.
     ///
     /// # Errors
-    /// A sentence that says what is wrong, for the author of the figures.
+    /// Returns a sentence that says what is wrong, for the author of the figures.
     pub fn check(&self) -> Result<(), String> {
         let positive = [
             ("usable_bytes", self.usable_bytes),

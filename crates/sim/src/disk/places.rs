@@ -37,10 +37,10 @@ pub struct Place {
 }
 
 impl Places {
-    /// Platters that hold `bytes`, with tracks of `outer_track_bytes` on the outside and `inner_track_bytes` inside.
+    /// Makes platters that hold `bytes`. The outermost and the innermost zone have tracks of the given bytes.
     ///
     /// # Panics
-    /// If a figure is 0. The caller must have checked them.
+    /// Panics if a figure is 0. The caller must have checked them.
     #[must_use]
     pub fn new(
         bytes: u64,

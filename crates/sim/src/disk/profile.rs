@@ -101,7 +101,7 @@ impl DiskProfile {
     /// Returns the disk's parameters in a world `scale` times smaller. Without `order`, the profile's order applies.
     ///
     /// # Errors
-    /// A sentence that names the profile and the problem.
+    /// Returns a sentence that names the profile and the problem.
     pub(crate) fn parameters(&self, scale: u32, order: Option<Order>) -> Result<Parameters, String> {
         let named = |what: String| format!("drive profile '{}': {what}", self.name);
         let Platters {

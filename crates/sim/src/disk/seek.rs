@@ -24,8 +24,8 @@ impl SeekCurve {
     /// Returns the curve through a maker's figures, over this many cylinders.
     ///
     /// # Errors
-    /// A sentence, if there is no such curve: the figures are not in ascending order, or a longer seek would take less
-    /// time.
+    /// Returns a sentence if no such curve exists: the figures are not in ascending order, or a longer seek would take
+    /// less time.
     pub fn through(track_ns: Ns, average_ns: Ns, full_ns: Ns, cylinders: u64) -> Result<Self, String> {
         let whole = |figure: Ns| i64::try_from(figure).map_err(|_| format!("{figure} ns is no time of a seek"));
         let (track, average, full) = (whole(track_ns)?, whole(average_ns)?, whole(full_ns)?);

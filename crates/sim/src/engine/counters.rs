@@ -24,9 +24,9 @@ impl Count {
 pub struct Counters {
     /// Rows inserted.
     pub rows: Count,
-    /// Leaves split.
+    /// Splits of leaves.
     pub splits: Count,
-    /// Index pages above the leaves split.
+    /// Splits of index pages above the leaves.
     pub index_splits: Count,
     /// Rows read one by one.
     pub point_reads: Count,

@@ -31,7 +31,7 @@ impl Layout {
     /// Places a run's files: on each volume first the log, if it is there, and then the data files without gaps.
     ///
     /// # Errors
-    /// The name of the run's invalid field, and a sentence that says why.
+    /// Returns the name of the run's invalid field, and a sentence that says why.
     pub fn of(scenario: &Scenario, run: &RunPlan) -> Result<Self, Misfit> {
         let volumes: Vec<String> = scenario.volumes.keys().cloned().collect();
         let number_of = |volume: &String| {
@@ -80,7 +80,7 @@ impl Layout {
         })
     }
 
-    /// Moves all files by random distances, like a file system that has deleted the files of the previous run.
+    /// Moves each volume's files by a random distance, like a file system that has deleted the previous run's files.
     pub fn shift(&mut self, rng: &mut Rng) {
         for (shift, bytes) in self.shift_bytes.iter_mut().zip(&self.volume_bytes) {
             *shift = rng.below((bytes / PAGE_BYTES).max(1)) * PAGE_BYTES;
@@ -226,7 +226,7 @@ impl Files {
     /// How many files there are.
     ///
     /// # Panics
-    /// Never: there are at most 128.
+    /// Never panics, because there are at most 128 files.
     #[must_use]
     pub fn count(&self) -> u32 {
         u32::try_from(self.each.len()).expect("at most 128 files")
@@ -254,7 +254,7 @@ impl Files {
     /// Takes the next extent of a file for the table. Allocation pages at the start of the extent are skipped.
     ///
     /// # Panics
-    /// If there are 2^29 extents already.
+    /// Panics if there are 2^29 extents already.
     pub fn take_extent(&mut self, file: u32) {
         let number = u32::try_from(self.first_pages.len()).expect("extents are numbered in 32 bits");
         let first_page = file * self.pages_per_file;
@@ -291,7 +291,7 @@ impl Files {
     /// Takes the next page of a file's current extent.
     ///
     /// # Panics
-    /// If the file needs an extent first, or is full.
+    /// Panics if the file needs an extent first, or is full.
     pub fn take_page(&mut self, file: u32) -> DbPage {
         let first_page = file * self.pages_per_file;
         let geometry = self.geometry;

@@ -184,7 +184,7 @@ impl<'w> Ios<'w> {
     /// Begins to read or write adjacent pages of one volume.
     ///
     /// # Errors
-    /// If the volume has failed.
+    /// Fails if the volume has failed.
     #[inline(always)]
     pub(super) fn submit_pages(&self, io: Io, kind: Kind, first: DbPage, pages: u32) -> Result<(), Failure> {
         let (volume, offset) = self.layout.place(first);
@@ -194,7 +194,7 @@ impl<'w> Ios<'w> {
     /// Begins to write a part of the log.
     ///
     /// # Errors
-    /// If the volume has failed.
+    /// Fails if the volume has failed.
     pub(super) fn submit_log(&self, io: Io, offset: u64, bytes: u64) -> Result<(), Failure> {
         let (volume, base, _) = self.layout.log;
         let offset = self.layout.shifted(volume, base + offset);
@@ -307,7 +307,7 @@ impl<'w> Ios<'w> {
     /// Makes a volume process its due events.
     ///
     /// # Errors
-    /// If the volume has failed.
+    /// Fails if the volume has failed.
     pub(super) fn volume_due(&self, number: u32) -> Result<(), Failure> {
         let (now, volume) = (self.os.now(), number as usize);
         if self.due_ns[volume].get() == now {

@@ -45,7 +45,7 @@ impl<'w> Engine<'w> {
         self.os.park(LatchClass::PageIo.wait_type(mode), resource)
     }
 
-    /// Waits until the leaf is no longer used in a way that bars `mode`.
+    /// Waits until the leaf can be used in `mode`.
     pub(super) async fn wait_for(&self, leaf: Leaf, mode: Mode) {
         let (in_io, io_mode) = self.tree.borrow_mut().state_mut(leaf).begin_latched_wait(mode);
         let latch = self.leaf_latch(leaf, if in_io { LatchClass::PageIo } else { LatchClass::Page });

@@ -188,7 +188,7 @@ impl Pool {
     /// Checks the frames against the leaves.
     ///
     /// # Errors
-    /// The first rule that is broken.
+    /// Returns the first rule that is broken.
     pub fn check(&self, tree: &Tree) -> Result<(), String> {
         let held = self.frames.iter().filter(|&&leaf| leaf != Leaf::NONE);
         let count = narrow(held.clone().count());

@@ -70,7 +70,7 @@ impl Page {
     /// Returns the page of a latch's key.
     ///
     /// # Panics
-    /// If the number is no such key.
+    /// Panics if the number is no such key.
     pub(super) fn of(key: u64) -> Self {
         let low = key & ((1 << KIND_SHIFT) - 1);
         #[expect(clippy::cast_possible_truncation, reason = "the lower half of the key")]

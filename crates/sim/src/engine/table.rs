@@ -22,7 +22,7 @@ impl Table {
     /// Makes a table of one empty page.
     ///
     /// # Panics
-    /// If the scenario was not checked.
+    /// Panics if the scenario was not checked.
     #[must_use]
     pub fn empty(scenario: &Scenario, run: &RunPlan, layout: &Layout) -> Self {
         let mut files = Files::new(Geometry::new(scenario.scale), layout);

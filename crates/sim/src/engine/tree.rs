@@ -155,8 +155,8 @@ impl Tree {
         self.cells[(key >> self.shift) as usize]
     }
 
-    /// Returns the leaf for `key`. It must be `leaf` or to its right. If it is now, it is so after any split, because a
-    /// split does not move the beginning of a leaf.
+    /// Returns the leaf for `key`, which must be `leaf` or to its right. A split does not change that, because it does
+    /// not move the beginning of a leaf.
     #[must_use]
     #[inline]
     pub fn find_from(&self, mut leaf: Leaf, key: u32) -> Leaf {
@@ -185,7 +185,7 @@ impl Tree {
     /// Splits a full leaf to make room for one more row. The upper half of its rows moves to a new leaf, `right`.
     ///
     /// # Panics
-    /// If the leaf is not full.
+    /// Panics if the leaf is not full.
     pub fn split(&mut self, left: Leaf, right: Leaf) {
         let low = self.lows[left.index()];
         let old = self.states[left.index()];
@@ -252,7 +252,7 @@ impl Tree {
     /// Checks the chain of leaves and the counts.
     ///
     /// # Errors
-    /// The first rule that is broken.
+    /// Returns the first rule that is broken.
     pub fn check(&self) -> Result<(), String> {
         let (mut leaf, mut seen, mut low) = (self.root, 0_u64, 0_u64);
         while leaf != Leaf::NONE {

@@ -47,7 +47,7 @@ impl Ftl {
     /// Formats the drive and ages it. Its counters restart from 0.
     ///
     /// # Errors
-    /// If the drive has fewer addresses, or if the addresses and the free blocks together don't fit.
+    /// Fails if the drive has fewer addresses, or if the addresses and the free blocks together don't fit.
     pub fn age(&mut self, age: Age, rng: &mut Rng) -> Result<(), String> {
         let addresses = age.addresses();
         if addresses == 0 || addresses > self.shape.logical_pages {

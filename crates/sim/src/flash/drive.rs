@@ -48,7 +48,7 @@ pub struct Drive {
     last_request: u64,
     /// Whether garbage collection takes turns with the host.
     collecting: bool,
-    /// Thousandths of a page added to writes and not programmed yet.
+    /// Thousandths of a page that were added to writes and are not programmed yet.
     padding: u32,
     /// Thousandths of pages that garbage collection still has to reclaim, or negative if blocks yielded more.
     owed: i64,
@@ -63,7 +63,7 @@ impl Drive {
     /// Makes a freshly formatted drive at time 0. `rng` draws the jitter of its times.
     ///
     /// # Errors
-    /// What [`Parameters::check`] refuses.
+    /// Returns what [`Parameters::check`] refuses.
     pub fn new(parameters: Parameters, rng: Rng) -> Result<Self, String> {
         parameters.check()?;
         let ftl = Ftl::new(parameters.shape)?;
@@ -128,7 +128,7 @@ impl Drive {
     /// Frees every address and erases every block. A drive that was off-line is on-line again.
     ///
     /// # Panics
-    /// Never, because a valid shape stays valid.
+    /// Never panics, because a valid shape stays valid.
     pub fn format(&mut self) {
         let logical_pages = self.parameters.shape.logical_pages;
         self.ftl.format(logical_pages).expect("its shape was checked");
@@ -141,7 +141,7 @@ impl Drive {
     /// Formats the drive and ages it; see [`super::Age`]. Its map's counters restart from 0.
     ///
     /// # Errors
-    /// If the drive can't be aged in that way.
+    /// Fails if the drive can't be aged in that way.
     pub fn age(&mut self, age: super::Age, rng: &mut Rng) -> Result<(), String> {
         self.format();
         self.ftl.age(age, rng)
@@ -182,10 +182,10 @@ impl Drive {
     /// Accepts a request at time `now` and returns when it will be done. Requests must come in order of time.
     ///
     /// # Errors
-    /// If the drive is off-line, or this request makes it go off-line.
+    /// Fails if the drive is off-line, or this request makes it go off-line.
     ///
     /// # Panics
-    /// If the request goes beyond the drive's last page, or has no pages or bytes.
+    /// Panics if the request goes beyond the drive's last page, or has no pages or bytes.
     #[inline(always)]
     pub fn submit(&mut self, now: u64, op: Op) -> Result<u64, Offline> {
         debug_assert!(now >= self.last_request, "requests come in the order of their times");
@@ -214,7 +214,7 @@ impl Drive {
     /// Returns the page that contains the byte at `offset`.
     ///
     /// # Panics
-    /// If there are more than 2^32 pages before it.
+    /// Panics if there are more than 2^32 pages before it.
     #[must_use]
     #[inline]
     pub fn page_at(&self, offset: u64) -> u32 {

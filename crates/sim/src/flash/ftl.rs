@@ -76,7 +76,7 @@ impl Shape {
     /// Checks this shape.
     ///
     /// # Errors
-    /// A sentence that says what is wrong, for the author of the figures.
+    /// Returns a sentence that says what is wrong, for the author of the figures.
     pub fn check(&self) -> Result<(), String> {
         let pages = self.pages_per_block;
         if !pages.is_power_of_two() || pages > 1 << 15 {
@@ -205,7 +205,7 @@ impl Ftl {
     /// Makes a drive on which every address is free and every block is erased.
     ///
     /// # Errors
-    /// What [`Shape::check`] refuses.
+    /// Returns what [`Shape::check`] refuses.
     pub fn new(shape: Shape) -> Result<Self, String> {
         shape.check()?;
         Ok(Self {
@@ -226,7 +226,7 @@ impl Ftl {
     /// Frees every address and erases every block. The host then has `logical_pages` addresses. Counters continue.
     ///
     /// # Errors
-    /// What [`Shape::check`] refuses. The drive is then unchanged.
+    /// Returns what [`Shape::check`] refuses. The drive is then unchanged.
     pub fn format(&mut self, logical_pages: u32) -> Result<(), String> {
         let fresh = Self::new(Shape {
             logical_pages,
@@ -273,7 +273,7 @@ impl Ftl {
     /// Returns the flash page of a logical page, or `None` if the logical page holds no data.
     ///
     /// # Panics
-    /// If there is no such logical page.
+    /// Panics if there is no such logical page.
     #[must_use]
     #[inline]
     pub fn flash_page(&self, logical: u32) -> Option<FlashPage> {
@@ -298,7 +298,7 @@ impl Ftl {
     /// Writes a logical page and returns its flash page. If no block is left to write to, it first collects garbage.
     ///
     /// # Panics
-    /// If there is no such logical page.
+    /// Panics if there is no such logical page.
     #[inline]
     pub fn write(&mut self, logical: u32, observer: &mut impl Observer) -> FlashPage {
         let old = self.flash_of[logical as usize];
@@ -351,7 +351,7 @@ impl Ftl {
     /// Frees a logical page. Returns whether it held data.
     ///
     /// # Panics
-    /// If there is no such logical page.
+    /// Panics if there is no such logical page.
     pub fn trim(&mut self, logical: u32) -> bool {
         let old = std::mem::replace(&mut self.flash_of[logical as usize], FlashPage::NONE);
         if old == FlashPage::NONE {

@@ -83,7 +83,7 @@ impl Parameters {
     /// Checks these parameters.
     ///
     /// # Errors
-    /// A sentence that says what is wrong, for the author of the figures.
+    /// Returns a sentence that says what is wrong, for the author of the figures.
     pub fn check(&self) -> Result<(), String> {
         self.shape.check()?;
         // All other figures are within the limits of the profile.

@@ -140,7 +140,7 @@ pub struct DriveProfile {
     /// How blocks are reclaimed.
     #[serde(rename = "cleaning")]
     pub garbage_collection: GarbageCollectionFigures,
-    /// Whether the stack above sends it trims for freed addresses.
+    /// Whether the software above the drive sends it trims for freed addresses.
     pub trim: Figure<bool>,
     /// The cost of its map on the host.
     pub mapping: MappingFigures,
@@ -204,7 +204,7 @@ impl DriveProfile {
     /// Computes the drive's parameters for `setup`, as plain integers.
     ///
     /// # Errors
-    /// A sentence that names what this profile lacks or does not allow, and the alternatives.
+    /// Returns a sentence that names what this profile lacks or does not allow, and the alternatives.
     pub(crate) fn parameters(&self, setup: &Setup) -> Result<Parameters, String> {
         self.resolve(setup)
             .and_then(|parameters| parameters.check().map(|()| parameters))

@@ -39,7 +39,7 @@ impl Ftl {
     /// Reads a map that [`Ftl::save`] wrote.
     ///
     /// # Errors
-    /// If the bytes are not a complete map of this kind.
+    /// Fails if the bytes are not a complete map of this kind.
     pub fn load(bytes: &[u8]) -> Result<Self, StateError> {
         let mut input = Reader::new(bytes, MAGIC)?;
         let shape = read_shape(&mut input)?;

@@ -28,7 +28,7 @@ impl Port {
     /// Returns port `number`, from 1 to 15. If [`crate::sqlos`] is used, it takes ports 1 to 5.
     ///
     /// # Panics
-    /// If there is no such port.
+    /// Panics if there is no such port.
     #[must_use]
     pub const fn new(number: u8) -> Self {
         assert!(number > 0 && (number as usize) < Self::COUNT, "ports are 1 to 15");
@@ -51,7 +51,7 @@ impl Action {
     /// Makes an action that calls the handler at `port` with `token`.
     ///
     /// # Panics
-    /// If `token` is not below [`Action::TOKEN_LIMIT`].
+    /// Panics if `token` is not below [`Action::TOKEN_LIMIT`].
     #[must_use]
     pub const fn call(port: Port, token: u32) -> Self {
         assert!(token < Self::TOKEN_LIMIT, "a token has 28 bits");
@@ -127,7 +127,7 @@ impl EventList {
     /// Adds an event at `time_ns`.
     ///
     /// # Panics
-    /// If `time_ns` is not below [`TIME_LIMIT_NS`], or after 2^40 events.
+    /// Panics if `time_ns` is not below [`TIME_LIMIT_NS`], or after 2^40 events.
     #[inline(always)]
     pub fn push(&mut self, time_ns: Ns, action: Action) {
         assert!(

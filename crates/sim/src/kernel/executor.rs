@@ -91,7 +91,7 @@ impl Kernel {
     /// Schedules `action` at `time_ns`, after all actions that are already scheduled for that time.
     ///
     /// # Panics
-    /// If that time is past.
+    /// Panics if that time is past.
     #[inline]
     pub fn at(&self, time_ns: Ns, action: Action) {
         assert!(
@@ -118,7 +118,7 @@ impl Kernel {
     /// Resumes `process` at `time_ns`.
     ///
     /// # Panics
-    /// If that time is past.
+    /// Panics if that time is past.
     #[inline]
     pub fn resume_at(&self, time_ns: Ns, process: ProcessId) {
         self.at(time_ns, process.resumption());
@@ -219,7 +219,7 @@ impl<'w> Executor<'w> {
     /// Adds a process that starts when it is first resumed.
     ///
     /// # Panics
-    /// If there are 2^28 processes already.
+    /// Panics if there are 2^28 processes already.
     pub fn spawn(&mut self, process: impl Future<Output = ()> + 'w) -> ProcessId {
         let id = u32::try_from(self.processes.len()).unwrap_or(Action::TOKEN_LIMIT);
         assert!(id < Action::TOKEN_LIMIT, "a simulation has at most 2^28 processes");
@@ -231,7 +231,7 @@ impl<'w> Executor<'w> {
     /// Sets the handler of `port`. A handler can't wait. It can schedule and resume processes, and change state.
     ///
     /// # Panics
-    /// If the port has a handler already.
+    /// Panics if the port has a handler already.
     pub fn on(&mut self, port: Port, handler: impl FnMut(u32) + 'w) {
         let taken = self.handlers[port.index()].replace(Box::new(handler)).is_some();
         assert!(!taken, "{port:?} has two handlers");
@@ -240,7 +240,7 @@ impl<'w> Executor<'w> {
     /// Sets the handler of processes' ends. It gets the number of the process, which is then still the current one.
     ///
     /// # Panics
-    /// If there is such a handler already.
+    /// Panics if there is such a handler already.
     pub fn on_end(&mut self, handler: impl FnMut(u32) + 'w) {
         let taken = self.at_end.replace(Box::new(handler)).is_some();
         assert!(!taken, "a process's end has two handlers");
@@ -249,7 +249,7 @@ impl<'w> Executor<'w> {
     /// Runs everything up to and including `limit_ns`, and sets the clock to it. Another call continues the simulation.
     ///
     /// # Panics
-    /// If `limit_ns` is past, or if a process or a handler panics.
+    /// Panics if `limit_ns` is past, or if a process or a handler panics.
     pub fn run_until(&mut self, limit_ns: Ns) -> Halt {
         let halt = self.run_events(limit_ns);
         self.kernel.current.set(ProcessId::NONE);

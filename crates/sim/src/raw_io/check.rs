@@ -67,7 +67,7 @@ impl RawScenario {
     /// Checks whether the scenario can be run.
     ///
     /// # Errors
-    /// The first thing that is wrong, and how to fix it.
+    /// Returns the first thing that is wrong, and how to fix it.
     pub fn check(&self) -> Result<(), Refusal> {
         if self.scale == 0 {
             return refuse("scale", "is 0: 1 is life-size, more is smaller");

@@ -34,7 +34,7 @@ impl Scenario {
     /// Checks whether the scenario can be run.
     ///
     /// # Errors
-    /// The first thing that is wrong, and how to fix it.
+    /// Returns the first thing that is wrong, and how to fix it.
     pub fn check(&self) -> Result<(), Refusal> {
         if self.scale == 0 || self.scale > LARGEST_SCALE {
             let what = format!(

@@ -78,7 +78,7 @@ impl DriveChoice {
     /// Returns the drive's parameters in a world `scale` times smaller.
     ///
     /// # Errors
-    /// If its profile lacks what is chosen, or is invalid.
+    /// Fails if its profile lacks what is chosen, or is invalid.
     pub(crate) fn parameters(&self, scale: u32) -> Result<DeviceParameters, String> {
         match &self.profile {
             Profile::Flash(profile) => {
@@ -186,7 +186,7 @@ impl Scenario {
     /// Returns the bytes of a volume at the scenario's scale.
     ///
     /// # Errors
-    /// If there is no such volume, or it is invalid.
+    /// Fails if there is no such volume, or it is invalid.
     pub(crate) fn volume_bytes(&self, name: &str) -> Result<u64, Refusal> {
         let Some(volume) = self.volumes.get(name) else {
             return refuse(format!("volumes.{name}"), "there is no such volume");
@@ -198,7 +198,7 @@ impl Scenario {
     /// Returns the smallest write of a volume, in bytes.
     ///
     /// # Errors
-    /// If there is no such volume, or it is invalid.
+    /// Fails if there is no such volume, or it is invalid.
     pub(crate) fn sector_bytes(&self, name: &str) -> Result<u64, Refusal> {
         let Some(volume) = self.volumes.get(name) else {
             return refuse(format!("volumes.{name}"), "there is no such volume");

@@ -69,7 +69,7 @@ impl Sqlos {
     }
 }
 
-/// A burst of computing: [`Sqlos::cpu`].
+/// A use of the core: [`Sqlos::cpu`].
 #[derive(Debug)]
 #[must_use = "a worker computes only if it awaits this"]
 pub struct Cpu<'w> {

@@ -13,7 +13,7 @@ impl Sqlos {
     /// Makes an event that is not set. Samples of waiting tasks show its label.
     ///
     /// # Panics
-    /// If there are 2^32 events already.
+    /// Panics if there are 2^32 events already.
     #[must_use]
     pub fn event(&self, label: u64) -> Event<'_> {
         let mut state = self.state();

@@ -211,7 +211,7 @@ impl<'w> Latch<'w> {
     /// Releases a hold that was handed over. Grants the latch to those at the head of its queue that can have it.
     ///
     /// # Panics
-    /// If nobody holds the latch in `mode`.
+    /// Panics if nobody holds the latch in `mode`.
     pub fn release(self, mode: Mode) {
         let state = &mut *self.os.state();
         let latch = state.latches.entry(self.key).or_insert(LatchState::FREE);

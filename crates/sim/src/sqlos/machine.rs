@@ -97,10 +97,10 @@ impl<'w> Machine<'w> {
     /// sample, report progress and interrupt. How the run is divided into calls does not change it.
     ///
     /// # Errors
-    /// [`Stuck`] if no event is left before that.
+    /// Returns [`Stuck`] if no event is left before that.
     ///
     /// # Panics
-    /// If, at the end, a nanosecond of a worker or of a core is not accounted for.
+    /// Panics if, at the end, a nanosecond of a worker or of a core is not accounted for.
     pub fn run_until(&mut self, limit_ns: Ns) -> Result<Progress, Stuck> {
         if self.os.open_sessions.get() == 0 {
             return Ok(Progress::Finished);

@@ -121,7 +121,7 @@ impl Volume {
     /// Makes a volume over drives at rest. `map` distributes its bytes, which begin at `offset_bytes`.
     ///
     /// # Panics
-    /// If the number of drives is not that of the map.
+    /// Panics if the number of drives is not that of the map.
     #[must_use]
     pub fn new(name: &str, map: StripeMap, offset_bytes: u64, devices: Vec<Device>) -> Self {
         assert_eq!(devices.len(), map.drives() as usize, "the map is of these drives");
@@ -252,10 +252,10 @@ impl Volume {
     /// Accepts a request at time `now`. Requests must come in order of time, and after all events that are due before.
     ///
     /// # Errors
-    /// If the volume has failed.
+    /// Fails if the volume has failed.
     ///
     /// # Panics
-    /// If the request goes beyond the last byte, or has no bytes.
+    /// Panics if the request goes beyond the last byte, or has no bytes.
     #[inline(always)]
     pub fn submit(&mut self, now: Ns, mut request: Request, token: u32) -> Result<Answer, Failure> {
         request.offset += self.offset_bytes;
@@ -309,7 +309,7 @@ impl Volume {
     /// Processes the events up to `now`. Adds the tokens of completed requests to `done`, in the order of completion.
     ///
     /// # Errors
-    /// If the volume has failed.
+    /// Fails if the volume has failed.
     pub fn advance(&mut self, now: Ns, done: &mut Vec<u32>) -> Result<(), Failure> {
         while let Some((at_ns, event)) = self.events.pop_until(now) {
             let number = event.token();

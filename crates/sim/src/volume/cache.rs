@@ -252,7 +252,7 @@ impl Cache {
     /// Ends a write to the drives. Removes its blocks, unless they are dirty again. Adds their waiters to `served`.
     ///
     /// # Panics
-    /// If there is no such write.
+    /// Panics if there is no such write.
     pub fn finish(&mut self, run: Run, served: &mut Vec<u32>) {
         for (number, sectors) in self.parts(run.offset, run.bytes) {
             let block = self.blocks.get_mut(&number).expect("what is on its way is here");

@@ -122,7 +122,7 @@ impl VolumeChoice {
     /// Returns the map over drives. The smallest of them has `drive_bytes`.
     ///
     /// # Errors
-    /// What is wrong, and how to solve it.
+    /// Returns what is wrong, and how to solve it.
     pub(crate) fn map(&self, drive_bytes: u64) -> Result<StripeMap, String> {
         let count = u32::try_from(self.drives.len()).map_err(|_| "has too many drives".to_owned())?;
         let level = match self.raid {
@@ -143,7 +143,7 @@ impl VolumeChoice {
     /// Checks the volume. `drive_bytes` are those of its smallest drive in the scaled world.
     ///
     /// # Errors
-    /// What is wrong, and how to solve it.
+    /// Returns what is wrong, and how to solve it.
     pub(crate) fn check(&self, drive_bytes: u64) -> Result<(), String> {
         if self.drives.is_empty() {
             return Err("has no drives: name at least one".to_owned());

@@ -132,7 +132,7 @@ impl Device {
 /// Submits a request to a flash drive, in whole pages unless it is an append. Returns when it will be done.
 ///
 /// # Errors
-/// If the drive is off-line.
+/// Fails if the drive is off-line.
 #[inline(always)]
 pub(super) fn ask_flash(drive: &mut Drive, now: Ns, request: Request) -> Result<Ns, Offline> {
     let Request { kind, offset, bytes } = request;
@@ -183,7 +183,7 @@ impl DeviceParameters {
     /// Makes a new drive.
     ///
     /// # Errors
-    /// If such a drive is impossible.
+    /// Fails if such a drive is impossible.
     pub fn make(self, rng: Rng) -> Result<Device, String> {
         match self {
             Self::Flash(parameters) => Drive::new(parameters, rng).map(Device::Flash),
@@ -198,7 +198,7 @@ impl DeviceParameters {
     /// Reads a drive that [`Device::save`] wrote.
     ///
     /// # Errors
-    /// If the bytes are not such a drive.
+    /// Fails if the bytes are not such a drive.
     pub fn load(self, bytes: &[u8], rng: Rng) -> Result<Device, StateError> {
         match self {
             Self::Flash(parameters) => Drive::load(parameters, bytes, rng).map(Device::Flash),

@@ -1,4 +1,4 @@
-//! Properties that print, when they fail, the one command that repeats them; and drives to test with.
+//! Tests of properties, which print the command that repeats a failure; and drives for tests.
 
 use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, RngSeed, TestCaseError, TestRunner};

@@ -68,7 +68,7 @@ impl StripeMap {
     /// Makes a map over this many drives of at least `drive_bytes` each. A single drive must be RAID-0.
     ///
     /// # Errors
-    /// What is wrong with the number of drives or the stripe, and how to fix it.
+    /// Returns what is wrong with the number of drives or the stripe, and how to fix it.
     pub fn new(level: Level, drives: u32, arrays: u32, stripe_bytes: u64, drive_bytes: u64) -> Result<Self, String> {
         let arrays = if level == Level::Raid100 { arrays } else { 1 };
         let fits = match level {

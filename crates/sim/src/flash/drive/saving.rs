@@ -36,7 +36,7 @@ impl Drive {
     /// Reads a drive that [`Drive::save`] wrote. It is at rest at time 0.
     ///
     /// # Errors
-    /// If the bytes don't describe such a drive, or describe one of another shape than `parameters` say.
+    /// Fails if the bytes don't describe such a drive, or describe one of another shape than `parameters` say.
     pub fn load(parameters: Parameters, bytes: &[u8], rng: Rng) -> Result<Self, StateError> {
         parameters.check().map_err(StateError::Impossible)?;
         let mut input = Reader::new(bytes, MAGIC)?;

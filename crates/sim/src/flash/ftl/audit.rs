@@ -8,7 +8,7 @@ impl Ftl {
     /// every block is in exactly one list. It takes time in proportion to the size of the drive.
     ///
     /// # Errors
-    /// The first rule that is broken.
+    /// Returns the first rule that is broken.
     pub fn check(&self) -> Result<(), String> {
         self.check_map()?;
         self.check_blocks()
