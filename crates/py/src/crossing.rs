@@ -21,8 +21,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// The stack size of the thread: as large as the stack of a process's main thread.
 const STACK_BYTES: usize = 8 << 20;
 
-/// Runs `make` on its own thread, so that Python can handle signals meanwhile: to age large drives takes long. If a
-/// signal ends the wait, the thread continues without being waited for, and its result is dropped.
+/// Runs `make` on its own thread, so that Python can handle signals meanwhile, because it takes long to age large
+/// drives. If a signal ends the wait, the thread keeps running but its result is dropped.
 pub(crate) fn make_beside<Made: Send + 'static>(
     py: Python<'_>,
     make: impl FnOnce() -> Made + Send + 'static,

@@ -57,7 +57,7 @@ pub struct RunPlan {
     /// The sum of the data files' bytes; `None` for all space that is left on their volumes.
     #[serde(default)]
     pub data_bytes: Option<u64>,
-    /// The bytes of the log file. After its end, the log continues at its beginning.
+    /// The bytes of the log file. When the log reaches its end, it continues at its beginning.
     #[serde(default = "run_defaults::log_bytes")]
     pub log_bytes: u64,
     /// The load.
@@ -72,7 +72,7 @@ pub struct RunPlan {
     pub files_shift: bool,
 }
 
-/// The values of keys that a run's spec does not set.
+/// The defaults of keys of a run, for specs that do not set them.
 pub mod run_defaults {
     crate::figures::constants! { "a run", default: true {
         log_bytes: u64 = 8_000_000_000, Assumed, "A usual size for these loads; it is written round and round";

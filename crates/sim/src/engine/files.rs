@@ -18,7 +18,7 @@ pub struct Layout {
     pub pages_per_file: u32,
     /// The log's volume, its first byte on the volume, and its length in bytes.
     pub log: (usize, u64, u64),
-    /// For each volume, the bytes by which its files are moved. What is moved over the end continues at the beginning.
+    /// For each volume, the bytes by which its files are moved. Files moved beyond its end continue at its beginning.
     pub shift_bytes: Vec<u64>,
     /// The size of each volume.
     pub volume_bytes: Vec<u64>,

@@ -1,8 +1,8 @@
 //! A flash drive over time. For each request that arrives, it computes when the request will be done.
 //!
 //! No process waits in this module. For each die and each direction of the link, the drive keeps the time until which
-//! it is busy. A request starts after that time, makes it later, and returns its own completion time. So a request
-//! takes some tens of nanoseconds to simulate, and the drive needs no event of its own.
+//! it is busy. A request starts at that time, sets it to a later time, and returns its own completion time. So a
+//! request takes some tens of nanoseconds to simulate, and the drive needs no event of its own.
 //!
 //! - A write is done when its data are in the buffer. If that is full, it waits until its oldest page is programmed.
 //! - What the driver adds to writes is programmed in whole pages, after the host's. Such a page has no valid data. It
@@ -415,7 +415,7 @@ impl Drive {
         now + self.parameters.write_command_ns
     }
 
-    /// Closes the part page if it is among these pages, because they are rewritten or freed.
+    /// Closes the partly filled page if it is one of these pages, which are rewritten or freed now.
     fn close_part_page(&mut self, page: u32, pages: u32) {
         self.part_page = self.part_page.filter(|part| !(page..page + pages).contains(&part.page));
     }

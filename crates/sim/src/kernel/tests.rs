@@ -257,7 +257,7 @@ fn a_handler_that_wants_to_wait_is_refused() {
     executor.run_until(TIME_LIMIT_NS - 1);
 }
 
-/// Returns what processes did and when. Each sleeps for its given lengths. The run is divided every `slice_ns`.
+/// Returns what processes did and when. Each sleeps for its given lengths. The run is made in slices of `slice_ns`.
 fn diary(lengths_ns: &[Vec<Ns>], jumps: bool, slice_ns: Ns) -> Vec<(Ns, usize)> {
     let kernel = Kernel::new();
     kernel.set_jumps(jumps);

@@ -75,14 +75,14 @@ pub struct LinkChoice {
     pub latency_ns: Ns,
 }
 
-/// The values of a volume's keys that its spec does not set.
+/// The defaults of keys of a volume, for specs that do not set them.
 pub mod volume_defaults {
     crate::figures::constants! { "a volume", default: true {
         stripe_bytes: u64 = 131_072, Assumed, "A usual size; the specs of the articles say their own";
     }}
 }
 
-/// The values of a cache's keys that its spec does not set.
+/// The defaults of keys of a cache, for specs that do not set them.
 pub mod cache_defaults {
     crate::figures::constants! { "a cache", default: true {
         mirror_bytes_per_s: u64 = 800_000_000, Assumed,
@@ -98,7 +98,7 @@ pub mod cache_defaults {
     }}
 }
 
-/// The values of a link's keys that its spec does not set.
+/// The defaults of keys of a link, for specs that do not set them.
 pub mod link_defaults {
     crate::figures::constants! { "a link", default: true {
         bytes_per_s: u64 = 104_000_000, Published,

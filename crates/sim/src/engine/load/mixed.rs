@@ -9,7 +9,7 @@ use crate::sqlos::Machine;
 #[derive(Debug)]
 pub(super) struct Mixed;
 
-/// Reads per thousand operations; the others are inserts.
+/// The number of reads in a thousand operations. The other operations are inserts.
 const READS: Key = Key {
     name: "read_per_mille",
     question: "of a thousand operations of a mixed load, how many read?",

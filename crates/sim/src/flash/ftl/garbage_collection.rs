@@ -1,8 +1,8 @@
 //! Garbage collection: reclaims blocks. It copies the valid pages of a block and then erases the block.
 //!
-//! Copies change entries all over the map of logical pages. At life-size this map is far larger than the processor's
-//! caches. So the entries of all blocks that will probably be collected next are read together, so that the processor
-//! fetches them in parallel.
+//! The copies change entries in all parts of the map of logical pages. At life-size this map is far larger than the
+//! processor's caches. So the entries of all blocks that will probably be collected next are read together, so that the
+//! processor fetches them in parallel.
 
 use super::{FlashPage, Ftl, HOST, NONE, Observer};
 use crate::hint::{COLLECTED_PAGES, LINE, touch};

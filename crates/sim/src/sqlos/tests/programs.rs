@@ -196,7 +196,7 @@ impl Session<'_> {
     }
 }
 
-/// Runs the programs, divided every `slice_ns`, and checks what can be seen at the end.
+/// Runs the programs in slices of `slice_ns`, and checks what can be seen at the end.
 fn outcome(config: &Config, programs: &[Vec<Step>], jumps: bool, slice_ns: Ns) -> (u64, Books) {
     let os = Sqlos::new(config.clone());
     os.kernel().set_jumps(jumps);
@@ -266,8 +266,8 @@ proptest! {
     }
 }
 
-/// The fingerprint below is in the source code, so debug and release builds must find it in every process. If it
-/// changes, every simulated result changes. Increase the version then.
+/// The fingerprint below is in the source code, because debug and release builds must find it in every process. If it
+/// changes, every simulated result has changed. Increase the version then.
 #[test]
 fn a_run_is_the_same_in_every_build_and_every_process() {
     let mut rng = Rng::stream(1, "programs");

@@ -4,7 +4,7 @@ use super::super::Op;
 use super::{US, drive, filled, parameters, read, write};
 use crate::flash::parameters::Parameters;
 
-/// Returns how long a read waits that arrives just after `pages` single pages were written to a buffer of 64.
+/// Returns the wait of a read that arrives just after `pages` single pages were written to a buffer of 64.
 fn read_behind(pages: u32, programs_before_read: u32) -> u64 {
     let mut drive = filled(
         Parameters {
