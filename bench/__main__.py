@@ -1,4 +1,4 @@
-"""`make bench`: prints each figure with its goal. ARGS="--list" prints the question of each part. ARGS="--only mariadb"
+"""`make bench` prints each figure with its goal. ARGS="--list" prints the question of each part. ARGS="--only mariadb"
 runs one part. ARGS="--pairs 3 --quick" gives a rough result.
 """
 
@@ -63,19 +63,20 @@ ON_REQUEST = {
     "faults": "Does a campaign that is killed, stopped or starved lose or repeat a run?",
     "fuzz": "Does a wrong spec, an option or a damaged store ever end in a traceback?",
 }
-"""These parts take long, and measure no cost."""
+"""These parts take long. They measure no costs of storagelab."""
 TABLES = {
     "drawn": "What do reports say of drawn campaigns, for every order of runs and every situation?",
     "drawn_cycles": "What do checkpoint cycles do to verdicts?",
     "pgbench_by_hand": "Does pgbench through storagelab give the figures of pgbench by hand?",
 }
-"""Separate programs, `python -m bench.NAME`, that write a table of docs/records or docs/how-to."""
+"""Separate programs, `python -m bench.NAME`. They print or write tables for docs/records or docs/how-to."""
 
 _CASES = {
     False: {"typed": 1_000, "forked": 5_000, "damaged": 200},
     True: {"typed": 40, "forked": 200, "damaged": 20},
 }
-"""The numbers of wrong specs by process, wrong specs in process, and damaged stores; the key is --quick."""
+"""The numbers of wrong specs tried by process, of wrong specs tried in process, and of damaged stores. The key is
+--quick."""
 
 
 def figures(folder: Path, options: argparse.Namespace, parts: Collection[str]) -> Iterator[Figure]:
@@ -90,7 +91,7 @@ def figures(folder: Path, options: argparse.Namespace, parts: Collection[str]) -
     if "simulator" in parts:
         yield from simulator.figures(folder, 1 if quick else simulator.TIMES)
     if "cluster" in parts and find_spec("distributed"):
-        from bench import cluster  # needs the extra
+        from bench import cluster  # this part needs the extra `cluster`
 
         yield from cluster.figures(folder, pairs, quick)
     if "large" in parts:
@@ -159,7 +160,7 @@ def _against_pgbench(folder: Path, pairs: int) -> Figure:
 
 
 def _mariadb(folder: Path, pairs: int) -> Iterator[Figure]:
-    """Each round has three runs: one with sampling, one without, and one that only the server's own client makes."""
+    """Each round has three runs: one with sampling, one without, and one by the server's own client alone."""
     shares = []
 
     def ours(*, waits: bool = True) -> float:
@@ -187,7 +188,7 @@ def _mariadb(folder: Path, pairs: int) -> Iterator[Figure]:
 
 
 def _observer_share(measured: Measurement) -> float:
-    """CPU time of the sampler and its session, in % of one core."""
+    """Returns the CPU time of the sampler and its session, in % of one core."""
     assert measured.observer is not None
     return 100 * (measured.observer.sampler_cpu_s + (measured.observer.session_cpu_s or 0)) / measured.elapsed_s
 
@@ -211,7 +212,7 @@ def _observer(folder: Path, pairs: int) -> Iterator[Figure]:
 
 
 def _between_runs(folder: Path) -> Iterator[Figure]:
-    """The time outside a run's set-up, load and clean-up."""
+    """Measures the time between two runs, and the time in a run outside its set-up, load and clean-up."""
     from bench import overhead
 
     outside_ms, inside_ms = overhead.between_runs_ms(folder, runs=8)
@@ -244,23 +245,23 @@ def _demo(folder: Path) -> Figure:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="bench")
-    parser.add_argument("--pairs", type=int, default=9, help="pairs a ratio")
-    parser.add_argument("--quick", action="store_true", help="leave the demo out; a tenth of what is drawn")
+    parser.add_argument("--pairs", type=int, default=9, help="how many pairs to measure for each ratio")
+    parser.add_argument("--quick", action="store_true", help="leave out the demo, and draw a tenth of the experiments")
     parser.add_argument(
         "--write",
         action="store_true",
         help="write the tables of --only statistics, or the errors of predictions",
     )
-    parser.add_argument("--only", choices=(*PARTS, *ON_REQUEST), help="this part alone")
-    parser.add_argument("--list", action="store_true", help="say which question each part answers, and end")
-    parser.add_argument("--campaigns", type=int, default=20, help="known answers on each engine, or predictions in all")
+    parser.add_argument("--only", choices=(*PARTS, *ON_REQUEST), help="run only this part")
+    parser.add_argument("--list", action="store_true", help="print the question of each part, and exit")
+    parser.add_argument("--campaigns", type=int, default=20, help="known answers per engine, or cases in all")
     parser.add_argument(
         "--kept",
         type=Path,
-        help="a file with the known answers, faults or topologies so far: they are not made again; of predictions and "
+        help="a file with earlier known answers, faults or topologies, which are not made again; for predictions and "
         "statistics, a folder",
     )
-    parser.add_argument("--jobs", type=int, default=0, help="processes that draw; as many as there are CPUs if 0")
+    parser.add_argument("--jobs", type=int, default=0, help="how many processes draw; 0 = as many as there are CPUs")
     faults.add_options(parser)
     options = parser.parse_args()
     if options.list:

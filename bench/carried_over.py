@@ -1,12 +1,12 @@
-"""`--only carried-over`: simulates carry-over on a drive with limited credits: each run of one layout slows the next
-run down, of either layout.
+"""`--only carried-over`: simulates carry-over on a drive with limited credits. Each run of one layout slows down the
+next run, whichever layout that has.
 
-The log of a real PostgreSQL lies on a throttled volume (`throttled`). One layout puts its table on the same volume, the
-other on a volume in memory. While a run is timed, both layouts do the same: the server writes only the log to the
-drive. After the run, the server's checkpoint writes the table. A thread counts the drive's credits, as clouds do. Each
-written byte costs one credit, and the drive earns a fixed number of credits a second. Without credits, the drive is
-slow. The throttle does not apply to the checkpointer, as if the drive's cache took its writes. So the checkpointer
-spends all credits that are left, and more. Each run after a run of the first layout is slow, but the first layout
+The log of a real PostgreSQL is on a throttled volume (`throttled`). One layout has its table on the same volume, the
+other layout on a volume in memory. While a run is timed, both layouts do the same: the server writes only the log to
+the drive. After the run, the server's checkpoint writes the table. A thread counts the drive's credits, as clouds do.
+Each written byte costs one credit, and the drive earns a fixed number of credits per second. Without credits, the drive
+is slow. The throttle does not apply to the checkpointer, as if the drive's cache accepted its writes. So the
+checkpointer spends more credits than are left. Each run after a run of the first layout is slow, but the first layout
 itself is not slower.
 
 The same layouts run in two orders: in rounds that are shuffled independently, as in campaigns of earlier versions, and
@@ -47,7 +47,7 @@ EARNED_PER_S = 5 * MIB
 MOST_CREDITS = 20 * MIB
 MOST_OVERDRAWN = 20 * MIB
 ROWS = 600
-"""Rows of each of four connections: some 20 MiB of log, and a table of the same size."""
+"""The rows of each of four connections. They make about 20 MiB of log, and a table of the same size."""
 PAUSE_S = 3.0
 REPETITIONS = 10
 SETTINGS = {
@@ -73,7 +73,7 @@ _SERVER = """if True:
 
 
 class Credits:
-    """Sets a volume's speed by its credits, until the context ends."""
+    """Sets a volume's speed by its credits until the context ends."""
 
     def __init__(self, drive: Throttled) -> None:
         self._drive = drive
@@ -109,7 +109,7 @@ class Credits:
 
 @contextlib.contextmanager
 def _server(drive: Throttled, folder: Path) -> Iterator[str]:
-    """A PostgreSQL that already runs, inside the throttled group, with its log on the drive; its connection string."""
+    """Starts a PostgreSQL inside the throttled group, with its log on the drive. Yields its connection string."""
 
     words = [sys.executable, "-c", _SERVER, str(folder / "server"), str(drive.path / "log"), json.dumps(SETTINGS)]
     with subprocess.Popen(
@@ -140,7 +140,7 @@ def _spec(dsn: str, drive: Throttled, memory: Path, seed: int, repetitions: int)
 
 
 def campaign(folder: Path, seed: int, *, balanced: bool, repetitions: int = REPETITIONS) -> stored.Results:
-    """Makes one campaign in `folder`, in one of the two orders."""
+    """Makes one campaign in `folder`, with balanced or shuffled rounds, and returns its results."""
     with (
         throttled.volume(folder, DRIVE_BYTES) as drive,
         tempfile.TemporaryDirectory(prefix="slab-", dir="/dev/shm") as memory,
@@ -153,7 +153,7 @@ def campaign(folder: Path, seed: int, *, balanced: bool, repetitions: int = REPE
         with _server(drive, Path(memory)) as dsn:
             spec = folder / "carried.toml"
             spec.write_text(_spec(dsn, drive, Path(memory) / "data", seed, repetitions), encoding="utf-8")
-            # A campaign continues in the order in which it began.
+            # The order is stored when the campaign begins, so the command below continues in this order.
             with Store.writing(folder / "carried", reading.load(spec).model_copy(update={"balanced": balanced})):
                 pass
             words = [sys.executable, "-m", "storagelab", "run", str(spec), "--results", str(folder)]
@@ -195,7 +195,7 @@ def _figure(found: stored.Results, findings: Findings, seed: int, *, balanced: b
 
 
 def _after(found: stored.Results) -> dict[str, float]:
-    """The mean time of each layout after a run of each layout."""
+    """Returns the mean time of each layout after a run of each layout."""
     made = sorted((run for run in found.runs if run.measurement is not None), key=lambda run: run.sequence)
     name = {cell.cell_id: next(iter(cell.levels.values())) for cell in found.plan.cells}
     times: dict[str, list[float]] = {}

@@ -1,4 +1,4 @@
-"""Compares two workers of a local Dask cluster with two processes of storagelab, in one run."""
+"""Compares two workers of a local Dask cluster with two processes of storagelab in the same call."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def figures(folder: Path, pairs: int, quick: bool) -> Iterator[Figure]:
 
 
 def _made(folder: Path, experiment: Experiment, *, dask: bool) -> tuple[Run, ...]:
-    """All runs of the experiment, made by two workers or by two processes."""
+    """Makes all runs of the experiment, with two workers or with two processes."""
     place = folder / f"cluster-{time.monotonic_ns()}"
     site = Site(experiment="bench", identity="c1057e40", spec_folder=folder)
     reach = cluster.Reach(None, WORKERS)
@@ -60,14 +60,14 @@ def _made(folder: Path, experiment: Experiment, *, dask: bool) -> tuple[Run, ...
 
 
 def _times(runs: Iterable[Run]) -> list[tuple[float, float]]:
-    """The times at which runs began and ended, in that order."""
+    """Returns for each run when it began and when it ended, sorted."""
     texts = ((run.started_at, run.finished_at) for run in runs)
     return sorted((datetime.fromisoformat(a).timestamp(), datetime.fromisoformat(b).timestamp()) for a, b in texts)
 
 
 def _side_by_side(runs: tuple[Run, ...]) -> tuple[float, list[Run]]:
-    """The seconds since two runs were first in progress at once, and the runs begun since then. The time in which
-    processes start does not count.
+    """Returns the seconds since two runs were first in progress at the same time, and the runs that began since then.
+    So the time in which processes start does not count.
     """
     times = _times(runs)
     since = next((later for (_, ended), (later, _) in itertools.pairwise(times) if later < ended), times[0][0])
@@ -76,7 +76,7 @@ def _side_by_side(runs: tuple[Run, ...]) -> tuple[float, list[Run]]:
 
 
 def digest(runs: tuple[Run, ...]) -> str:
-    """A digest of all measured values, except the simulation's own time on this machine."""
+    """Returns a digest of all measured values, except the simulation's own time on this machine."""
     digest = hashlib.sha256()
     for run in sorted(runs, key=lambda run: run.sequence):
         assert run.measurement is not None

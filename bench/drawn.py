@@ -1,10 +1,10 @@
-"""Simulates random campaigns with known true times, to check the statements of reports. This module has the designs,
-and the effects on runs.
+"""Simulates random campaigns with known true times, to check the statements of reports. This module has the designs and
+the effects on runs.
 
-    nice python -m bench.drawn [EXPERIMENTS [FOLDER]] [--jobs N]    writes the tables of docs/records/monte-carlo.md;
-                                                                    an interrupted call continues from FOLDER
+nice python -m bench.drawn [EXPERIMENTS [FOLDER]] [--jobs N]    writes the tables of docs/records/monte-carlo.md; an
+interrupted call continues from FOLDER
 
-The log times have noise of 3 % from run to run. `bench.drawn_orders` has the orders of runs.
+The logarithms of times have noise of 3 % from run to run. `bench.drawn_orders` has the orders of runs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from storagelab.stats.fit import Fit, Matrix, Means, Places, Vector, prepared
 
 NOISE = 0.03
 ORDERS = 20
-"""The seeds of the orders, used in turn."""
+"""The number of different seeds of orders. They are used in turn."""
 FILES, LOG, COMPRESSION = "layout.data_files", "layout.log", "target.settings.wal_compression"
 DESIGNS: Mapping[int, Mapping[str, list[int | str]]] = {
     2: {FILES: [1, 4]},
@@ -40,7 +40,8 @@ DESIGNS: Mapping[int, Mapping[str, list[int | str]]] = {
     16: {FILES: [1, 2, 4, 8], LOG: ["a", "b"], COMPRESSION: ["off", "on"]},
     24: {FILES: [1, 2, 4, 8], LOG: ["a", "b", "c"], COMPRESSION: ["off", "on"]},
 }
-"""Maps a number of layouts to factors, as in real experiments, so that reports make every kind of statement."""
+"""Maps a number of layouts to factors. The factors are those of real experiments, so that reports make every kind of
+statement."""
 
 Rng = np.random.Generator
 
@@ -94,9 +95,10 @@ def design(
 # --- effects on runs --------------------------------------------------------------------------------------------------
 
 Machine = Callable[[int], float]
-"""Makes the next run of this layout: returns the deviation of its log time from the layout's own."""
+"""A function that makes the next run of a layout. It returns how much the run's log time differs from the layout's
+own."""
 Start = Callable[[Rng, int, int], Machine]
-"""A machine for a number of layouts and a total number of runs."""
+"""Makes a machine for a number of layouts and a total number of runs."""
 
 
 @dataclass(frozen=True)
@@ -110,8 +112,8 @@ class Situation:
 
 
 def _each(draw: Callable[[Rng, int], float]) -> Start:
-    """Independent runs."""
-    return lambda rng, cells, runs: lambda cell: draw(rng, cell)  # noqa: ARG005 - all have one form
+    """Makes independent runs."""
+    return lambda rng, cells, runs: lambda cell: draw(rng, cell)  # noqa: ARG005 - all situations have the same form
 
 
 def _noisy(times: float) -> Start:
@@ -135,7 +137,7 @@ def _drift(share: float) -> Start:
 
 
 def _alike(kept: float) -> Start:
-    """Each run keeps the fraction `kept` of the noise of the previous run."""
+    """Makes runs that each keep the fraction `kept` of the previous run's noise."""
 
     def start(rng: Rng, cells: int, runs: int) -> Machine:  # noqa: ARG001
         last = rng.normal(0, NOISE)
@@ -151,7 +153,7 @@ def _alike(kept: float) -> Start:
 
 
 def _left_behind(*shares: float) -> Start:
-    """Runs after a run of the first layout take longer by these fractions."""
+    """Makes runs that take longer by these fractions, one, two and more runs after a run of the first layout."""
 
     def start(rng: Rng, cells: int, runs: int) -> Machine:  # noqa: ARG001
         latest: list[int] = []
@@ -167,7 +169,7 @@ def _left_behind(*shares: float) -> Start:
 
 
 def _every(period: int) -> Start:
-    """One run in every `period` takes 20 % longer; 0 means one run in each round."""
+    """Makes one run in every `period` take 20 % longer. 0 means one run in each round."""
 
     def start(rng: Rng, cells: int, runs: int) -> Machine:  # noqa: ARG001
         step = period or cells
@@ -178,7 +180,8 @@ def _every(period: int) -> Start:
 
 
 def _debt(rng: Rng, cells: int, runs: int) -> Machine:  # noqa: ARG001
-    """A run adds to a debt: three by the first layout, one by others. From 6 on, the next run takes 30 % longer."""
+    """Makes runs that add to a debt: 3 by the first layout, 1 by others. When the debt is 6 or more, the next run takes
+    30 % longer and ends the debt."""
     debt = int(rng.integers(6))
 
     def run(cell: int) -> float:
@@ -191,7 +194,7 @@ def _debt(rng: Rng, cells: int, runs: int) -> Machine:  # noqa: ARG001
 
 
 _SKEWED_MEAN = 2.443287
-"""Mean of log(10 + e^z) for a standard normal z, by quadrature; a test checks it."""
+"""The mean of log(10 + e^z) for a standard normal z, by quadrature. A test checks it."""
 STALLING = math.log(1.08)
 SITUATIONS: Mapping[str, Situation] = {
     "normal": Situation(_noisy(1)),
@@ -212,11 +215,11 @@ SITUATIONS: Mapping[str, Situation] = {
         _sometimes(0.2, math.exp((STALLING - math.log(0.95)) / 0.2), 0.05, only_first=True), STALLING
     ),
 }  # fmt: skip
-"""The effects on runs; "normal" has none. If layouts differ in an effect, the first layout causes it."""
+"""The effects on runs. "normal" has no effect. If layouts differ, the effect is that of the first layout."""
 
 
 def happened(of: Design, situation: Situation, rng: Rng) -> Matrix:
-    """The effects on all runs of a design, as cells x rounds."""
+    """Returns the effects on all runs of a design, as cells x rounds."""
     machine = situation.start(rng, of.shape[0], len(of.sequence))
     found = np.full(of.shape, np.nan)
     for at in of.sequence:
@@ -228,12 +231,12 @@ KINDS: Mapping[str, Callable[[Design, Rng], Matrix]] = {
     name: partial(lambda situation, of, rng: happened(of, situation, rng), one)
     for name, one in SITUATIONS.items() if one.mean is not None and not one.first
 }  # fmt: skip
-"""Kinds of noise: layouts are equal, and no run affects another."""
+"""The kinds of noise. With these, layouts are equal, and no run affects another run."""
 normal = KINDS["normal"]
 
 
 def draw(kind: str, cells: int, repetitions: int, experiments: int) -> Iterator[tuple[Design, Matrix]]:
-    """A/A experiments of one kind, each in its own order; every call draws the same experiments."""
+    """Yields A/A experiments of one kind, each with its order. Every call yields the same experiments."""
     rng = np.random.default_rng([cells, repetitions, list(KINDS).index(kind)])
     for number in range(experiments):
         of = design(cells, repetitions, seed=number % ORDERS)
@@ -245,7 +248,7 @@ def draw(kind: str, cells: int, repetitions: int, experiments: int) -> Iterator[
 
 @dataclass(frozen=True)
 class Said:
-    """What an experiment's report contains: its statements, the fit with its means, and the fastest cell."""
+    """The content of a report: its statements, the fit with its means, and the fastest cell."""
 
     statements: Statements
     fitted: Fit
@@ -253,7 +256,7 @@ class Said:
 
 
 def say(of: Design, log_s: Matrix, *, robust: bool = True) -> Said:
-    """Does the same as `analysis`, but only for times."""
+    """Makes the statements of a report as `analysis` does, but only about times."""
     fitted = fit(of, log_s, robust=robust)
     fastest = fitted.fastest()
     assert fastest is not None
@@ -261,14 +264,14 @@ def say(of: Design, log_s: Matrix, *, robust: bool = True) -> Said:
 
 
 def fit(of: Design, log_s: Matrix, *, robust: bool = True) -> Fit:
-    """The fit from which a report judges, as `basis.basis_of` makes it."""
+    """Returns the fit that a report judges, as `basis.basis_of` makes it."""
     found, of_rounds = carried_over(of, log_s), stalls.fit if robust else least_squares.fit
     fitted = of_rounds(log_s, of.blocks, covariates=found.covariates if found and found.corrected else ())
     return basis.resolved(prepared(fitted, of.made_in), basis.tick_of(np.exp(log_s[~np.isnan(log_s)])))
 
 
 def shifted(fitted: Fit, levels: Vector) -> Fit:
-    """The fit of the same runs if each cell took longer by its level. The residuals don't change."""
+    """Returns the fit of the same runs if each cell took longer by its level. The residuals don't change."""
 
     def of(means: Means) -> Means:
         return replace(means, log_s=means.log_s + levels)
@@ -284,12 +287,12 @@ def judged(of: Design, fitted: Fit) -> JudgedByLoad:
 
 
 def states_a_difference(of: Design, fitted: Fit) -> bool:
-    """Whether the report states any difference; faster than `say`."""
+    """Whether the report states any difference. This is faster than `say`."""
     return stated_at(of.experiment.factors, of.plan, fitted, of.blocks).name_a_difference
 
 
 def carried_over(of: Design, log_s: Matrix) -> order.CarriedOver | None:
-    """The report's estimate of carry-over from run to run."""
+    """Returns the report's estimate of carry-over from run to run."""
     return order.carried_over([cell.levels for cell in of.plan.cells], log_s, of.before, of.blocks)
 
 

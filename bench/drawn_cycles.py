@@ -1,11 +1,12 @@
 """Simulates A/A experiments on a server that makes checkpoints. In the long run, all layouts do the same work. Every
-second layout has a checkpoint every 60 s, the others every 120 s. Throughput falls when a checkpoint begins.
+second layout has a checkpoint every 60 s. The other layouts have one every 120 s. Throughput falls when a checkpoint
+begins.
 
     python -m bench.drawn_cycles [EXPERIMENTS]      prints the table, and puts it into docs/records/monte-carlo.md
 
 *Before*: the measured part begins when throughput is stable, and lasts as long as the spec says. *After*: the measured
 part contains whole cycles (`loads.cycles`), or the layout is not compared (`findings.comparable`). Each run has noise
-of 3 %, and each second has further noise of 3 %.
+of 3 %, and each second has additional noise of 3 %.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ from storagelab.stats.intervals import ALPHA
 SIZES = ((2, 5), (3, 5), (8, 5))
 COUNTED_S = (30, 60)
 DRAWN = 4000
-"""The runs drawn of each kind; experiments take their runs from these at random."""
+"""The number of runs drawn of each kind. Experiments take their runs from these at random."""
 PERIODS_S = (60, 120)
 HEIGHT = 0.4
-"""Throughput climbs from 20 % below the mean, when a checkpoint begins, to 20 % above it."""
+"""Throughput is 20 % below the mean when a checkpoint begins, and climbs to 20 % above it."""
 SLOWER = 0.10
 
 
@@ -63,7 +64,8 @@ def limit_s(counted_s: int) -> int:
 
 
 def runs(rng: Rng, period_s: int, number: int, counted_s: int, *, at_random: bool) -> Runs:
-    """Checkpoints begin with the load, because storagelab requests a checkpoint before each run, or `at_random`."""
+    """Simulates runs. Checkpoints begin with the load, because storagelab requests a checkpoint before each run, or
+    `at_random`."""
     seconds = limit_s(counted_s) + counted_s
     offset = rng.integers(0, period_s, (number, 1)) if at_random else np.zeros((number, 1), dtype=int)
     at = np.arange(seconds)
@@ -80,7 +82,7 @@ def _before(of: Runs, number: int, counted_s: int) -> tuple[int, int]:
 
 
 def _after(of: Runs, number: int, counted_s: int) -> tuple[int, int]:
-    """The seconds in which the measured part begins and ends, by the rules of `counting.SetTime`."""
+    """Returns the seconds in which the measured part begins and ends, by the rules of `counting.SetTime`."""
     starts, last_s, settled_s = of.starts_s[number], limit_s(counted_s), int(of.settled_s[number])
     rates = of.rates[number].tolist()
     warm_up = WarmUp(counted_s, 0, last_s + counted_s)
@@ -122,8 +124,9 @@ def pool(rng: Rng, period_s: int, counted_s: int, *, at_random: bool, whole: boo
 def experiments(
     size: tuple[int, int], pools: Sequence[Pool], number: int, *, whole: bool, seed: int, slower: float = 0.0
 ) -> Iterator[Judged]:
-    """`pools` has the runs of the first and the second layout. The third layout takes its runs from the first pool, and
-    so on. With `slower`, the second layout does less work in the long run, by this fraction.
+    """Yields the judgement of each experiment. `pools` has the runs of the first and the second layout. The third
+    layout takes its runs from the first pool, and so on. With `slower`, the second layout does less work in the long
+    run, by this fraction.
     """
     rng = np.random.default_rng(seed)
     cells, rounds = size
@@ -146,7 +149,7 @@ def experiments(
 
 
 def _slower(log_s: Matrix) -> bool:
-    """Whether the verdict calls a layout slower."""
+    """Returns whether the verdict calls a layout slower."""
     fitted = stalls.fit(log_s)
     best = fitted.fastest()
     if best is None:

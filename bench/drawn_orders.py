@@ -1,7 +1,7 @@
-"""All orders of runs.
+"""The orders of runs that campaigns can have.
 
 Each order simulates a campaign in a situation, and returns the statements of its report. Runs follow the experiment's
-plan, one after the other. The same code judges simulated and real runs.
+plan, one after another. The same code judges simulated and real runs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from storagelab.stats.intervals import ALPHA
 from storagelab.stats.race import LOOK_FROM, SHARE, Standing, error_of, look
 
 MARGIN = 0.05
-"""The margin of gates."""
+"""The margin of the gates."""
 PREPARED, HOSTS, INTERACTION, LUCK = 0.05, 0.20, 0.03, 0.02
 """The standard deviations of the effects of a preparation, a host, a host on each layout, and a campaign on runs."""
 
@@ -64,13 +64,13 @@ def _truth(cells: int, kind: str) -> Vector:
 
 
 def _report(of: Design, fitted: Fit, levels: Vector) -> Said:
-    """The statements of `verdicts.judge` and `statements.state` about the runs of a design if its layouts had these
-    levels."""
+    """Returns the statements of `verdicts.judge` and `statements.state` about a design's runs, as if its layouts had
+    these levels."""
     moved = shifted(fitted, levels)
     best, cells = moved.fastest(), len(levels)
     assert best is not None
     equal = not np.ptp(levels)
-    # If something differs, it does not matter whether a report says that anything differs.
+    # If layouts differ, the statement that something differs is not counted, so it is not computed.
     differs = equal and drawn.states_a_difference(of, moved)
     slower, strictly = (_slower(moved, best, alpha) for alpha in (ALPHA, ALPHA * SHARES["verdict"]))
     if slower and not strictly and not (differs or (not equal and drawn.states_a_difference(of, moved))):
@@ -93,20 +93,21 @@ def _slower(fitted: Fit, best: int, alpha: float) -> dict[int, Estimate]:
 
 
 def fixed(rng: Rng, number: int, size: tuple[int, int], kind: str) -> Campaign:
-    """Balanced rounds: pairs of rounds for up to five layouts, single rounds for more layouts."""
+    """Makes balanced rounds: pairs of rounds for up to five layouts, single rounds for more layouts."""
     of = design(*size, seed=number % ORDERS)
     fitted = drawn.fit(of, happened(of, SITUATIONS[kind], rng))
     return Campaign(partial(_report, of, fitted), _truth(size[0], kind))
 
 
 def race(rng: Rng, number: int, size: tuple[int, int], kind: str) -> Campaign:
-    """`--find-best`: rounds of the layouts that may still win."""
+    """Makes a race, as `--find-best` does: rounds of the layouts that may still win."""
     of, seed = design(*size, seed=number % ORDERS, race=True), int(rng.integers(2**62))
     return Campaign(lambda levels: _report_of_race(of, levels, kind, seed), _truth(size[0], kind))
 
 
 def raced_to_its_end(of: Design, levels: Vector, kind: str, seed: int) -> tuple[Standing, Matrix]:
-    """A race, and the times of its runs. The effects on the runs have the same seed for any levels."""
+    """Makes a race, and returns its end and the times of its runs. The effects on the runs have the same seed for any
+    levels."""
     machine = SITUATIONS[kind].start(np.random.default_rng(seed), of.shape[0], len(of.sequence))
     log_s, standing, (cells, planned) = np.full(of.shape, np.nan), Standing(tuple(range(of.shape[0]))), of.shape
     at_once = 2 if cells <= FEW_RACED else 1  # as in `raced`
@@ -139,7 +140,7 @@ def _report_of_race(of: Design, levels: Vector, kind: str, seed: int) -> Said:
 
 
 def blocks(rng: Rng, number: int, size: tuple[int, int], kind: str) -> Campaign:
-    """Levels that are prepared again: three blocks of each level. Within a block, the runs of layouts alternate."""
+    """Prepares levels again: each level has three blocks. Within a block, the runs of layouts alternate."""
     of = design(*size, seed=number % ORDERS, blocks=3)
     luck = rng.normal(0, PREPARED, int(of.made_in.max()) + 1)
     fitted = drawn.fit(of, happened(of, SITUATIONS[kind], rng) + luck[of.made_in])
@@ -147,7 +148,8 @@ def blocks(rng: Rng, number: int, size: tuple[int, int], kind: str) -> Campaign:
 
 
 def against(rng: Rng, number: int, size: tuple[int, int], kind: str) -> Campaign:
-    """`--against`, and the gate of its two cells: the change is the first layout, its base the second."""
+    """Makes a campaign with `--against`, and the gate of its two cells. The change is the first layout, its base the
+    second."""
     of = design(*size, seed=number % ORDERS)
     log_s = happened(of, SITUATIONS[kind], rng)
     fitted, times = drawn.fit(of, log_s), np.exp(log_s).mean(axis=1)
@@ -164,14 +166,16 @@ def against(rng: Rng, number: int, size: tuple[int, int], kind: str) -> Campaign
 
 
 def gathered(rng: Rng, number: int, size: tuple[int, int], kind: str, machines: int = 3) -> Campaign:
-    """Gathered campaigns of several hosts. Each host made the same campaign in its own order, as `gather` requires."""
+    """Makes campaigns of several hosts and gathers them. Each host makes the same campaign in its own order, as
+    `gather` requires."""
     of = design(*size, seed=number % ORDERS)
     fitted = fleet(of, rng, kind, machines).together
     return Campaign(partial(_report, of, basis.resolved(fitted, 0.0)), _truth(size[0], kind))
 
 
 def fleet(of: Design, rng: Rng, kind: str, machines: int, interaction: float = INTERACTION) -> hosts.Fitted:
-    """The fits of all hosts. The hosts differ in their speed, in the effect of each layout, and in their seeds."""
+    """Returns the fits of all hosts. The hosts differ in their speed, in the effect of each layout, and in their
+    seeds."""
     (cells, rounds), seed = of.shape, of.experiment.seed
     own = [design(cells, rounds, seed=(seed + host) % ORDERS) for host in range(machines)]
     log_s = np.hstack([
@@ -187,7 +191,7 @@ def fleet(of: Design, rng: Rng, kind: str, machines: int, interaction: float = I
 def one_after_the_other(
     rng: Rng, number: int, size: tuple[int, int], kind: str, before: int = 1, luck: float = LUCK
 ) -> Campaign:
-    """A campaign, which may be slower, and this many earlier campaigns of the same spec. Each has its own random
+    """Makes a campaign, which may be slower, and this many earlier campaigns of the same spec. Each has its own random
     effect."""
     of = design(*size, seed=number % ORDERS)
     *old, new = (drawn.fit(of, happened(of, SITUATIONS[kind], rng) + rng.normal(0, luck)) for _ in range(before + 1))
@@ -205,7 +209,7 @@ def one_after_the_other(
 
 
 def campaign(of: Design, fitted: Fit) -> Any:
-    """A campaign with only the parts that a comparison needs."""
+    """Returns a campaign with only the parts that a comparison needs."""
     used: dict[str, dict[int, Any]] = {cell.cell_id: {} for cell in of.plan.cells}
     for sequence, run in enumerate(of.plan.runs):
         used[run.cell_id][run.repetition - 1] = SimpleNamespace(sequence=sequence)
@@ -223,7 +227,7 @@ Order = Callable[[Rng, int, tuple[int, int], str], Campaign]
 
 
 class Ordered(NamedTuple):
-    """An order, with the sizes that are simulated in every situation, and the sizes without any effect."""
+    """An order, the sizes that are simulated in every situation, and the sizes that are simulated without effects."""
 
     order: Order
     everywhere: tuple[tuple[int, int], ...]

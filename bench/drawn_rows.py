@@ -1,6 +1,6 @@
 """Stores simulated results, row by row, in the folder of `--kept`, so that an interrupted call can continue.
 
-A folder is valid for one version of the statistics. If the statistics change, use a new folder.
+A folder belongs to one version of the statistics. If the statistics change, use a new folder.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ import numpy as np
 
 Rng = np.random.Generator
 _FOLDER = "STORAGELAB_BENCH_KEPT"
-"""An environment variable, which the processes of a pool inherit."""
+"""The name of an environment variable. The processes of a pool inherit it."""
 _EVERY = 50
-"""The number of experiments after which the counts are written."""
+"""The counts are written after each so many experiments."""
 
 
 def into(folder: Path | None) -> None:
-    """Stores rows in this folder from now on; None = nowhere."""
+    """Stores rows in this folder from now on. None = rows are not stored."""
     if folder is not None:
         os.environ[_FOLDER] = str(folder)
 
@@ -31,14 +31,14 @@ def into(folder: Path | None) -> None:
 def counted(
     row: str, seed: int | Sequence[int], experiments: int, one: Callable[[Rng, int], Sequence[float]]
 ) -> list[float]:
-    """The sums of what `one` counts in so many experiments of a row."""
+    """Returns the sums of what `one` counts in this many experiments of a row."""
     rng, sums, begun, file = np.random.default_rng(seed), None, 0, _file(row)
     if file is not None and file.exists():
         kept = json.loads(file.read_text(encoding="utf-8"))
         if kept["drawn"] <= experiments:
             sums, begun, rng.bit_generator.state = np.array(kept["sums"]), kept["drawn"], kept["random"]
         else:
-            file = None  # with --quick, fewer experiments are requested: the stored ones stay
+            file = None  # with --quick, fewer experiments are requested, so the stored ones are left alone
     for number in range(begun, experiments):
         hits = np.array(one(rng, number), dtype=float)
         sums = hits if sums is None else sums + hits

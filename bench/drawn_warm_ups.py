@@ -1,9 +1,9 @@
-"""Draws series of throughput with known settling times, to check when the rule for `warm_up = "auto"` lets them
+"""Draws series of throughput with known settling times. They check when the rule for `warm_up = "auto"` begins to
 count.
 
-A series is its true level, which climbs to 1, falls to 1 or stays there; one kind has a saw-tooth such as checkpoints
-cause. Noise is 1 to 15 % of a second's throughput, with an autocorrelation of 0, 0.3 or 0.7. The settling time is drawn
-in relation to the part that counts.
+Each series has a true level, which climbs to 1, falls to 1 or is 1. In one kind it also has a saw-tooth, as checkpoints
+cause it. Noise is 1 to 15 % of a second's throughput, with an autocorrelation of 0, 0.3 or 0.7. The settling time is
+drawn in proportion to the length of the counted part.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LEAST_NOISE, MOST_NOISE = 0.01, 0.15
 
 
 def _times(rng: Rng, number: int, least: float, most: float) -> Numbers:
-    """Times whose logarithms are uniform, as a column."""
+    """Returns times whose logarithms are uniform, as a column."""
     return np.exp(rng.uniform(math.log(least), math.log(most), (number, 1)))
 
 
@@ -54,15 +54,15 @@ LEVELS: Mapping[str, Callable[[Rng, Numbers, Numbers, float], Numbers]] = {
     "climbs below a saw-tooth": _climbs,
     "steps up after 15 to 60 s": lambda rng, at, height, _s: 1 - height * (at < rng.uniform(15, 60, (len(height), 1))),
 }
-"""The changes of true levels. The last kind can't be seen before it happens."""
+"""How true levels change. The last kind of change can't be foreseen."""
 SAW_TOOTH = "climbs below a saw-tooth"
 UNSEEN = "steps up after 15 to 60 s"
 
 
 class Judged(NamedTuple):
-    """For simulated runs: which runs counted as stable, after how many seconds, and after how many seconds the level
-    really was stable. As shares: the change of the level over the measured part, and the level's distance from its end
-    when that part began.
+    """The results of simulated runs: which runs counted as stable, after how many seconds, and after how many seconds
+    the level really was stable. `moved` is the change of the level over the measured part. `away` is the level's
+    distance from its end when that part began. Both are shares.
     """
 
     settled: NDArray[np.bool_]
@@ -78,7 +78,7 @@ class Judged(NamedTuple):
 
     @property
     def away_from_end(self) -> float:
-        """The share of runs that count as settled while their level is 2 % or more away from its end, however late."""
+        """The share of runs that count as settled while their level is still 2 % or more away from its end."""
         return float((self.settled & (self.away >= settling.BAND)).mean())
 
     @property
@@ -87,7 +87,7 @@ class Judged(NamedTuple):
 
     @property
     def waited_s(self) -> float:
-        """The median time between settling and counting as settled."""
+        """The median time in seconds from true settling until the run counts as settled."""
         return float(np.median((self.began_s - self.truly_s)[self.settled])) if self.settled.any() else math.nan
 
 
@@ -118,7 +118,7 @@ def _noise(rng: Rng, number: int, seconds: int) -> Numbers:
 
 
 def first_settled(rates: Numbers, counted_s: int) -> NDArray[np.int_]:
-    """The second after which each run counts as stable; -1 if a run never does."""
+    """Returns the second after which each run counts as stable; -1 if a run never does."""
     began_s = np.full(len(rates), -1)
     for second in range(settling.LEAST_S, rates.shape[1] + 1):
         waiting = np.flatnonzero(began_s < 0)
@@ -131,12 +131,13 @@ def first_settled(rates: Numbers, counted_s: int) -> NDArray[np.int_]:
 # --- the table of docs/records/monte-carlo.md -------------------------------------------------------------------------
 
 RUNS = {10: 2000, 60: 1000, 300: 200}
-"""Seconds that count -> runs of each kind."""
+"""Maps the counted seconds to the number of runs of each kind."""
 HEADS = ("true level", "counted", "still moves", "away from its end", "never settles", "waits for")
 
 
 class Row(NamedTuple):
-    """Runs of one kind, and the shares that counted too early, away from their end, and never as stable."""
+    """The runs of one kind: the shares that counted too early, that counted away from their end, and that never counted
+    as stable."""
 
     kind: str
     counted_s: int
@@ -153,7 +154,7 @@ class Row(NamedTuple):
 
 
 def rows(pool: Executor, part: int) -> list[Row]:
-    """All kinds, with a part of the runs."""
+    """Returns a row for each kind and each counted time. It simulates one `part`-th of the runs."""
     cases = [(kind, counted_s, runs // part) for counted_s, runs in RUNS.items() for kind in LEVELS]
     return list(pool.map(_row, cases))
 
@@ -161,7 +162,7 @@ def rows(pool: Executor, part: int) -> list[Row]:
 def _row(case: tuple[str, int, int]) -> Row:
     kind, counted_s, runs = case
 
-    def shares(rng: Rng, number: int) -> tuple[float, ...]:  # noqa: ARG001 - all runs at once
+    def shares(rng: Rng, number: int) -> tuple[float, ...]:  # noqa: ARG001 - one call makes all runs
         found = judged(kind, runs, counted_s, seed=1)
         return found.too_early, found.away_from_end, found.never, found.waited_s
 

@@ -1,4 +1,4 @@
-"""A figure of the bench, and the arithmetic of pairs."""
+"""A figure of the bench, and the computation of paired ratios."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from scipy.stats import bootstrap
 
 @dataclass(frozen=True)
 class Figure:
-    """One line of the bench's table. `low` and `high` are a 95 % interval; None if the figure is a single
-    measurement.
+    """One line of the bench's table. `low` and `high` are the ends of a 95 % interval, or None if the figure is a
+    single measurement.
     """
 
     what: str
@@ -26,7 +26,8 @@ class Figure:
 
 
 def paired_ratios(pairs: int, one: Callable[[], float], other: Callable[[], float]) -> list[float]:
-    """`one() / other()`, measured side by side. The order alternates, so that a drift favours neither."""
+    """Returns the ratios `one() / other()`, each measured as a pair. The order alternates, so that a drift favours
+    neither."""
     ratios = []
     for number in range(pairs):
         if number % 2:
@@ -40,8 +41,8 @@ def paired_ratios(pairs: int, one: Callable[[], float], other: Callable[[], floa
 
 
 def rounds(count: int, ways: Sequence[Callable[[], float]]) -> list[tuple[float, ...]]:
-    """The results of each of `ways`, measured side by side in every round. The order rotates, so that a drift favours
-    none.
+    """Returns the results of `ways`. Each round measures all of them once. The order rotates, so that a drift favours
+    none of them.
     """
     found = []
     for number in range(count):
@@ -54,7 +55,7 @@ def rounds(count: int, ways: Sequence[Callable[[], float]]) -> list[tuple[float,
 def ratio_figure(
     what: str, ratios: Sequence[float], goal: str, met: Callable[[float], bool] | None, remark: str
 ) -> Figure:
-    """The median of paired ratios with a bootstrapped 95 % interval of that median."""
+    """Returns the figure of paired ratios: their median with its bootstrapped 95 % interval."""
     middle = median(ratios)
     interval = bootstrap(
         (list(ratios),), median, vectorized=False, n_resamples=2000, method="percentile", rng=1
@@ -66,7 +67,7 @@ def ratio_figure(
 
 
 def show(figure: Figure) -> str:
-    """The figure as one readable line."""
+    """Returns the figure as readable text."""
     interval = "" if figure.low is None else f"  (95 % interval {figure.low:.3f} to {figure.high:.3f})"
     verdict = {True: "met", False: "MISSED", None: "for the record"}[figure.met]
     remark = f"\n      {figure.remark}" if figure.remark else ""

@@ -1,7 +1,7 @@
 """Feeds storagelab thousands of broken specs and stores and checks its response. `python -m bench.fuzz --help`
 
-The promise: no traceback, no hang, no abort, an exit code of 0, 1 or 2, a message that names the file, nothing raw on
-the terminal, and no change to a store that is refused.
+It must keep these promises: no traceback, no hang, no abort, an exit code of 0, 1 or 2, a message that names the file,
+no raw control characters on the terminal, and no change to a store that it refuses.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ _MEASURED = """
     "layout.data_files" = [1, 2]
     """
 _WORTH_A_SERVER = 50
-"""From this many stores on, some contain runs on a real server, which record more."""
+"""If there are at least this many stores, some contain runs on a real server, which store more facts."""
 
 
 class Said(NamedTuple):
@@ -112,7 +112,7 @@ Saying = Callable[[Sequence[str], Path], Said]
 
 
 class Broken(NamedTuple):
-    """A broken promise: the case and the command."""
+    """A broken promise, with its case and its command."""
 
     case: str
     words: str
@@ -121,7 +121,7 @@ class Broken(NamedTuple):
 
 
 def by_process(words: Sequence[str], folder: Path) -> Said:
-    """Runs the command as a person types it."""
+    """Runs the command in a new process, as a person does."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     try:
         said = subprocess.run(
@@ -135,8 +135,8 @@ def by_process(words: Sequence[str], folder: Path) -> Said:
 
 
 def in_process(words: Sequence[str], folder: Path) -> Said:
-    """Runs the command in a fork of this process, which has everything loaded: thirty times as fast, and an abort
-    ends only the fork.
+    """Runs the command in a fork of this process, where everything is already loaded. This is thirty times as fast, and
+    an abort ends only the fork.
     """
     out, err = folder / ".out", folder / ".err"
     child = os.fork()
@@ -217,8 +217,8 @@ def specs(folder: Path, count: int, seed: int, saying: Saying) -> Iterator[Broke
 
 
 def stores(folder: Path, count: int, seed: int, saying: Saying) -> Iterator[Broken]:
-    """Runs every reading verb on `count` broken small stores, and also `run`, which must not change a store that it
-    refuses.
+    """Runs every reading verb on `count` broken small stores, and also `run`. A store that `run` refuses must not
+    change.
     """
     bases = [_made(folder, name, text) for name, text in _BASES.items()]
     if count >= _WORTH_A_SERVER:
@@ -247,7 +247,7 @@ def _content(file: Path) -> bytes:
 
 
 def _made(folder: Path, name: str, text: str) -> Path:
-    """A small store, made by real runs."""
+    """Makes a small store with real runs."""
     file = folder / f"{name}.toml"
     file.write_text(text, encoding="utf-8")
     experiment = reading.load(file)
@@ -260,7 +260,7 @@ def _made(folder: Path, name: str, text: str) -> Path:
 
 def campaign(folder: Path, seed: int, *, typed: int, forked: int, damaged: int) -> Iterator[Broken]:
     """Tries `typed` specs in separate processes, and `forked` specs and `damaged` stores in forks of this one."""
-    from storagelab.findings import analysis  # noqa: F401 - loaded once, for all forks
+    from storagelab.findings import analysis  # noqa: F401 - loaded once for all forks
 
     yield from specs(folder, typed, seed, by_process)
     yield from specs(folder, forked, seed + 1, in_process)
@@ -268,7 +268,7 @@ def campaign(folder: Path, seed: int, *, typed: int, forked: int, damaged: int) 
 
 
 def figures(folder: Path, seed: int = 1, typed: int = 1000, forked: int = 5000, damaged: int = 200) -> Iterator[Figure]:
-    """For `make bench`: the number of broken promises, and what breaks the first of them."""
+    """Yields the number of broken promises, and what broke the first of them, for `make bench`."""
     found = list(campaign(folder, seed, typed=typed, forked=forked, damaged=damaged))
     kinds = ", ".join(f"{count} x {promise}" for promise, count in Counter(one.promise for one in found).items())
     what = f"promises broken by {typed + forked} wrong specs and {damaged} damaged stores"
@@ -280,10 +280,10 @@ def figures(folder: Path, seed: int = 1, typed: int = 1000, forked: int = 5000, 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="bench.fuzz", description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--typed", type=int, default=10, help="wrong specs, each by a process of its own")
-    parser.add_argument("--forked", type=int, default=200, help="wrong specs, each in a fork of this process")
-    parser.add_argument("--stores", type=int, default=20, help="damaged stores")
-    parser.add_argument("--keep", type=Path, help="a folder, to look at what broke")
+    parser.add_argument("--typed", type=int, default=10, help="how many wrong specs to try, each in a new process")
+    parser.add_argument("--forked", type=int, default=200, help="how many wrong specs to try in forks of this process")
+    parser.add_argument("--stores", type=int, default=20, help="how many damaged stores to try")
+    parser.add_argument("--keep", type=Path, help="a folder to keep the broken cases in")
     options = parser.parse_args()
     began, found = time.monotonic(), []
     with contextlib.ExitStack() as stack:

@@ -1,9 +1,10 @@
-"""`--only known-answers`: real servers on volumes of known speed, so that the gain of a layout can be computed.
+"""`--only known-answers`: runs real servers on volumes of known speed, so that the gain of a layout can be computed.
 
-storagelab makes each volume for each run, and limits it to a number of requests a second, by keys of the spec. A run
-can't be shorter than the time that its requests to a volume need at this limit. If nothing else slows the server down,
-the run is hardly longer. So the least time of every layout is known, and with it which layouts are fastest, by which
-ratio, and which volume slows the others down. A campaign is right if storagelab says the same three things.
+storagelab makes each volume for each run. Keys of the spec limit it to a number of requests per second. A run can't be
+shorter than the time that its requests to a volume need at this limit. If nothing else slows the server down, the run
+is hardly longer. So the shortest possible time of every layout is known. From these times follow which layouts are
+fastest, by which ratio, and which volume slows the others down. A campaign is right if storagelab says the same three
+things.
 """
 
 from __future__ import annotations
@@ -45,21 +46,21 @@ GOAL = 0.95
 _COUNTED = {"read_iops": "reads", "write_iops": "writes"}
 VOLUME_BYTES = 768 * 2**20
 _MEMORY = Path("/dev/shm")
-"""The drives' files are in memory if there is room. So only the limit slows a volume down, and not other users of the
-disk.
+"""The drives' files are in memory if there is room. So only the limit slows a volume down, and no other use of the disk
+does.
 """
 
 Speed = Mapping[str, int]
-"""The limits of a volume, by the spec's keys; a kind of request without a limit is not limited."""
+"""The limits of a volume, by the spec's keys. A kind of request without a key is not limited."""
 
 
 def iops(number: int) -> Speed:
-    """A limit of this many reads and as many writes a second."""
+    """Returns a limit of this many reads and this many writes per second."""
     return {"read_iops": number, "write_iops": number}
 
 
 def why_not() -> str:
-    """The reason why no volume of known speed can be made here; "" if one can."""
+    """Returns why no volume of known speed can be made here, or "" if one can."""
     try:
         volumes.check("a", VolumeConfig(path=".", file_bytes=VOLUME_BYTES, limit=LimitConfig(write_iops=1)))
     except PreflightError as error:
@@ -69,7 +70,7 @@ def why_not() -> str:
 
 @dataclass(frozen=True)
 class Layout:
-    """The volumes of data and log."""
+    """A layout: the volumes of its data and the volume of its log."""
 
     label: str
     data: tuple[str, ...]
@@ -90,8 +91,8 @@ class Kind:
 
 
 class Load(NamedTuple):
-    """A load with which an engine requests more from its volumes than they allow, with little work for CPUs. `each`:
-    the key for the work of each connection.
+    """A load with which an engine requests more from its volumes than they allow, with little work for CPUs. `each` is
+    the key for the work of each connection, and `amount` its usual value.
     """
 
     engine: str
@@ -119,7 +120,7 @@ LOADS = {
     ),
     # There is one connection, and every row is a commit, because several connections would share writes by chance.
     # Pages stay in memory, because MariaDB itself decides when to write them. So only the log's I/O can be computed. If
-    # a commit in a procedure coincides with a log write of another thread, it continues without waiting, and later
+    # a commit in a procedure coincides with a log write of another thread, it continues without a wait, and later
     # commits share that thread's writes. With a binary log, MariaDB first prepares each commit, and this step always
     # waits for its own write.
     "mariadb": Load(
@@ -216,7 +217,7 @@ class Judged:
 
 def campaign(load: str, kind: Kind, seed: int, folder: Path, repetitions: int = 5, amount: int | None = None) -> Judged:
     """Makes one campaign in `folder`, and judges what storagelab says about it. `amount` is the work of each
-    connection, if not the usual one.
+    connection. None = the usual amount.
     """
     size = Size(repetitions, amount or LOADS[load].amount)
     first = _run(load, kind, kind.speeds, seed, folder / "first", size)
@@ -271,14 +272,16 @@ def _limit(speed: Speed) -> str:
 
 
 class Known(NamedTuple):
-    """The least time of a layout's mean run, with an error of `SLICE_S`, and the volume whose limit causes it."""
+    """The shortest possible time of a layout's mean run, which may be wrong by `SLICE_S`, and the volume whose limit
+    causes it."""
 
     seconds: float
     volume: str
 
 
 def known_ratio(slow: Known, fast: Known) -> tuple[float, float, float]:
-    """The ratio of its time to the other's, with the smallest and the largest possible ratio."""
+    """Returns the ratio of the slow layout's time to the fast one's, with the smallest and the largest possible
+    ratio."""
     return (
         slow.seconds / fast.seconds,
         (slow.seconds - SLICE_S) / (fast.seconds + SLICE_S),
@@ -287,8 +290,9 @@ def known_ratio(slow: Known, fast: Known) -> tuple[float, float, float]:
 
 
 def known(runs: Sequence[Run], speeds: Mapping[str, Speed]) -> Known:
-    """The known answer: it follows from the requests that the kernel counted on each volume, and from the volumes'
-    limits per second. Reads and writes are limited separately, so the volume with the longest reads or writes decides.
+    """Returns the known answer for these runs. It follows from the requests that the kernel counted on each volume, and
+    from the volumes' limits per second. Reads and writes are limited separately, so the volume with the longest reads
+    or writes decides.
     """
     times = [_least(run, speeds) for run in runs]
     volumes = [one.volume for one in times]

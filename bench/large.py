@@ -1,4 +1,4 @@
-"""Measures the report of 100,000 simulated runs: its time and its memory."""
+"""Measures the time and the memory of a report of 100,000 simulated runs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ connections = 8
 """
 CELLS, REPETITIONS = 2_000, 50
 _TOGETHER = 10
-"""The number of runs stored at once, as a cluster delivers them in a batch."""
+"""The number of runs that are stored at the same time, as a cluster delivers them."""
 _SPEC = f"""
 name = "{{name}}"
 repetitions = {{repetitions}}
@@ -51,7 +51,7 @@ repetitions = {{repetitions}}
 
 
 def figures(folder: Path, cells: int) -> Iterator[Figure]:
-    """Figures of `cells` cells with 50 repetitions each."""
+    """Yields the figures of `cells` cells with 50 repetitions each."""
     results = folder / "large"
     made = _made(results)
     experiment = _experiment(results, "large", cells // 10, REPETITIONS)
@@ -83,7 +83,7 @@ def _experiment(results: Path, name: str, rows: int, repetitions: int) -> Experi
 
 
 def _made(results: Path) -> list[Measurement]:
-    """The measurements of real runs of small simulated servers."""
+    """Makes real runs of small simulated servers, and returns their measurements."""
     experiment = _experiment(results, "made", 2, 2)
     site = Site(experiment="bench", identity="1a46e000", spec_folder=results)
     with Store.writing(results / "made", experiment) as store:
@@ -92,8 +92,8 @@ def _made(results: Path) -> list[Measurement]:
 
 
 def _fill(place: Path, experiment: Experiment, made: Sequence[Measurement]) -> float:
-    """Stores all runs of the experiment. Each is a copy of a real run, with a random shift of its time. Returns runs
-    per second.
+    """Stores all runs of the experiment. Each is a copy of a real run whose time is changed at random. Returns stored
+    runs per second.
     """
     plan, chance, storing_s = matrix.expand(experiment), random.Random(1), 0.0
     cells = {cell.cell_id: cell for cell in plan.cells}

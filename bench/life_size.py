@@ -1,7 +1,7 @@
 """Makes one simulated run at scale 1, in a separate process, so that its memory can be measured: `python -m
 bench.life_size FOLDER`.
 
-Prints one line of JSON: CPU and wall time of the run in seconds, the process's peak memory in MB, rows.
+It prints one line of JSON: the run's CPU time and wall time in seconds, the process's peak memory in MB, and the rows.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""`--only limits`: compares limits that a spec sets on a volume with fio's measurements. It also measures the two rates
-of a volume with burst credits, and the moment at which the credits run out.
+"""`--only limits`: compares the limits that a spec sets on a volume with fio's measurements. It also measures the two
+rates of a volume with burst credits, and the moment at which it has no credits left.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ LIMITS = {
     ("read_iops", "read", 8192): 200, ("write_iops", "write", 8192): 200,
     ("read_bytes_per_s", "read", MIB): 20 * MIB, ("write_bytes_per_s", "write", MIB): 20 * MIB,
 }  # fmt: skip
-"""Key, operation and block size -> the limit per second. The limits are so low that fio, with 64 requests in progress,
-needs hardly any CPU.
+"""Maps a key, an operation and a block size to the limit per second. The limits are so low that fio, with 64 requests
+in progress, needs hardly any CPU.
 """
 SECONDS = 20
 RATE, BURST, CREDITS = 200, 600, 3_200
-"""A bucket of this many credits lasts for CREDITS / (BURST - RATE) = 8 s."""
+"""A bucket of this many credits is empty after CREDITS / (BURST - RATE) = 8 s."""
 GOAL, BURST_GOAL = 0.01, 0.05
 
 
@@ -42,12 +42,12 @@ def figures(folder: Path, repetitions: int) -> Iterator[Figure]:
     burst = f"read_iops = {RATE}, burst = {{ iops = {BURST}, credits = {CREDITS} }}"
     runs = _runs(folder, burst, "read", 8192, repetitions)
     expected_s = CREDITS / (BURST - RATE)
-    # Whole seconds well before and after the change.
+    # These are whole seconds well before and well after the change.
     before = [median(_per_s(one)[1 : int(expected_s) - 1]) for one in runs]
     after = [median(_per_s(one)[int(expected_s) + 2 : -1]) for one in runs]
     yield _figure(f"burst of {BURST:,}/s: measured over asked", [one / BURST for one in before], BURST_GOAL)
     yield _figure(f"then {RATE:,}/s: measured over asked", [one / RATE for one in after], BURST_GOAL)
-    # The number of all requests is the sum over both rates, so it gives the moment of the change.
+    # The number of all requests is the sum over both rates, so the moment of the change can be computed from it.
     changed_s = [(_rate(one) * one.elapsed_s - RATE * one.elapsed_s) / (BURST - RATE) for one in runs]
     yield _figure(
         f"moment of change, {expected_s:g} s: measured over asked", [one / expected_s for one in changed_s], BURST_GOAL

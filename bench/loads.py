@@ -24,7 +24,7 @@ POSTGRES = TargetConfig(engine="postgres", settings={"shared_buffers": "64MB", "
 
 
 def config(rows_per_connection: int = 30_000, *, waits: bool = True, target: TargetConfig = POSTGRES) -> Config:
-    """The load of the quickstart, with one data file."""
+    """Returns the load of the quickstart, with one data file."""
     return Config(
         target=target,
         volumes={"here": VolumeConfig(path=".")},
@@ -36,13 +36,14 @@ def config(rows_per_connection: int = 30_000, *, waits: bool = True, target: Tar
 
 
 def through_storagelab(folder: Path, cell_config: Config) -> Measurement:
-    """One run on a fresh private server, as `storagelab run` makes it."""
+    """Makes one run on a fresh private server, as `storagelab run` makes it."""
     with open_target(cell_config, site_in(folder)) as target:
         return target.run(Cell(cell_id="c01", levels={}, config=cell_config), 1, 1, lambda _: None)
 
 
 def procedure_by_psql(folder: Path, cell_config: Config) -> float:
-    """Rows/s of the same procedure, called by one psql per connection and nothing else, by the server's clock."""
+    """Returns the rows/s of the same procedure if one psql per connection calls it, and nothing else runs. Times are
+    the server's."""
     with opened(cell_config, site_in(folder)) as target:
         server = target.server.running
         with psycopg.connect(server.conninfo, autocommit=True) as gatekeeper:
@@ -66,8 +67,8 @@ def procedure_by_psql(folder: Path, cell_config: Config) -> float:
 
 
 def inserts_by_pgbench(folder: Path, cell_config: Config) -> float:
-    """Rows/s of the same rows in the same transactions, sent one INSERT at a time by pgbench with prepared
-    statements.
+    """Returns the rows/s of the same rows in the same transactions if pgbench sends each row as one INSERT, with
+    prepared statements.
     """
     workload = cell_config.database_load
     with opened(cell_config, site_in(folder)) as target:

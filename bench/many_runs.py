@@ -28,7 +28,7 @@ path = "."
 
 
 def report_seconds(folder: Path) -> float:
-    """Seconds of `storagelab report` on 5,000 stored runs of 1,000 cells."""
+    """Returns how many seconds `storagelab report` takes for 5,000 stored runs of 1,000 cells."""
     results = stored(folder, CELLS, REPETITIONS)
     began = time.perf_counter()
     report(results)
@@ -36,7 +36,7 @@ def report_seconds(folder: Path) -> float:
 
 
 def report(results: Path) -> Path:
-    """The page of the report on the results that `stored` made."""
+    """Makes the report on the results that `stored` made. Returns its page."""
     subprocess.run(
         [sys.executable, "-m", "storagelab", "report", "many-runs", "--results", str(results)],
         check=True, capture_output=True,
@@ -45,7 +45,7 @@ def report(results: Path) -> Path:
 
 
 def stored(folder: Path, cells: int, repetitions: int) -> Path:
-    """A folder of results: one real run's measurement, its times shifted at random."""
+    """Makes a folder of results. All runs have one real run's measurement, with times that are changed at random."""
     results = folder / f"many-runs-{cells}"
     file = folder / f"many-runs-{cells}.toml"
     files, transactions = list(range(1, 11)), [100 * n for n in range(1, cells // 10 + 1)]

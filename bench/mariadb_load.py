@@ -13,14 +13,14 @@ from storagelab.model.config import Config, TargetConfig
 
 
 def config(*, waits: bool = True) -> Config:
-    """The load of the quickstart on two engines, on one data file."""
+    """Returns the load of the quickstart on two engines, with one data file."""
     target = TargetConfig(engine="mariadb", settings={"innodb_buffer_pool_size": "64M"})
     return loads.config(10_000, waits=waits, target=target)
 
 
 def procedure_by_client(folder: Path, cell_config: Config) -> float:
-    """Rows/s of the same procedure, called by one `mariadb` client per connection and nothing else, by the server's
-    clock."""
+    """Returns the rows/s of the same procedure if one `mariadb` client per connection calls it, and nothing else runs.
+    Times are the server's."""
     with opened(cell_config, loads.site_in(folder)) as target:
         server = target.server
         gatekeeper, watcher = server.reach.connect(), server.reach.connect()

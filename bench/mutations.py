@@ -1,4 +1,4 @@
-"""Breaks specs and stores at random; the same seed breaks them in the same way."""
+"""Breaks specs and stores at random. The same seed breaks them in the same way."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 from storagelab.run.store import FILE_NAME
 
 Place = tuple[Any, Any]
-"""A dict or list, and the key or position in it."""
+"""A dict or a list, and a key or a position in it."""
 
 _DEEP: Any = 1
 for _ in range(200):
@@ -39,12 +39,12 @@ _NAMES = (
 
 
 def _odd(chance: Random) -> Any:
-    """Returns a copy, because the next steps may change it."""
+    """Returns a copy of an odd value, because later steps may change it."""
     return deepcopy(chance.choice(ODD))
 
 
 def mutate(document: Any, chance: Random) -> Any:
-    """Returns a copy with one to three mistakes."""
+    """Returns a copy of the document with one to three mistakes."""
     copy = json.loads(json.dumps(document))
     for _ in range(chance.choice((1, 1, 1, 2, 3))):
         places = list(_places(copy))
@@ -115,7 +115,7 @@ _WRONGS: tuple[Callable[[Any, Place, Random], None], ...] = (
 
 
 def toml(document: dict[str, Any]) -> str:
-    """The content as TOML, with every value on one line."""
+    """Returns the content as TOML, with every value on one line."""
     return "".join(f"{_name(key)} = {_value(value)}\n" for key, value in document.items())
 
 
@@ -138,7 +138,7 @@ def _value(value: Any) -> str:
 
 
 def torn(content: bytes, chance: Random) -> bytes:
-    """The bytes of a file, damaged in some other way."""
+    """Returns the bytes of a file, damaged in one of several ways."""
     at, size = chance.randrange(len(content) + 1), chance.choice((1, 3, 40, 2000))
     return chance.choice((
         content[:at],
@@ -152,7 +152,7 @@ def torn(content: bytes, chance: Random) -> bytes:
 
 
 def wrong_spec(document: dict[str, Any], text: bytes, chance: Random) -> bytes:
-    """A broken copy of a spec, given both parsed and as text."""
+    """Returns a broken copy of a spec. The spec is given both parsed and as text."""
     return (
         torn(text, chance) if chance.random() < 0.15 else toml(mutate(document, chance)).encode(errors="surrogatepass")
     )
@@ -162,7 +162,7 @@ def wrong_spec(document: dict[str, Any], text: bytes, chance: Random) -> bytes:
 
 
 def wrong_store(folder: Path, chance: Random) -> str:
-    """Damages the store in `folder` and says how."""
+    """Damages the store in `folder`. Returns how."""
     name, how = chance.choice(_STORES)
     how(folder / FILE_NAME, chance)
     return name
@@ -173,7 +173,7 @@ def _torn_file(file: Path, chance: Random) -> None:
 
 
 def _random_bytes(file: Path, chance: Random) -> None:
-    """Overwrites one place, sometimes in the first page."""
+    """Overwrites one place of the file, sometimes in the first page."""
     content = bytearray(file.read_bytes())
     size = min(chance.choice((20, 2000)), len(content))
     at = chance.choice((0, 100, chance.randrange(len(content) - size + 1)))
@@ -190,7 +190,8 @@ def _pages_gone(file: Path, chance: Random) -> None:
 
 
 def _json_wrong(file: Path, chance: Random) -> None:
-    """Changes one value of a JSON column: the content of valid JSON, otherwise the JSON itself."""
+    """Changes one value of a JSON column. Usually the JSON stays valid and a value in it changes. Otherwise the text is
+    damaged."""
     column = chance.choice(("experiment", "levels", "config", "measurement", "measurement"))
     table = "experiment" if column == "experiment" else "run"
     with _unlocked(file) as connection:
@@ -280,6 +281,6 @@ _STORES: tuple[tuple[str, Callable[[Path, Random], None]], ...] = (
 
 
 def fresh_copy(store: Path, place: Path) -> None:
-    """Puts a copy of the results folder `store` at `place`, and removes what was there."""
+    """Replaces `place` by a copy of the results folder `store`."""
     shutil.rmtree(place, ignore_errors=True)
     shutil.copytree(store, place)

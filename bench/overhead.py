@@ -15,7 +15,7 @@ from storagelab.volumes.folders import Site
 
 
 class _Clock:
-    """A listener that notes when runs end and begin."""
+    """A listener that records the time between the end of a run and the next run."""
 
     def __init__(self) -> None:
         self.gaps_s: list[float] = []
@@ -34,8 +34,8 @@ class _Clock:
 
 
 def between_runs_ms(folder: Path, runs: int) -> tuple[float, float]:
-    """Medians over `runs` runs, in ms: the time that storagelab needs between two runs, and the time in a run outside
-    its parts.
+    """Returns two medians over `runs` runs, in ms: the time that storagelab needs between two runs, and the time in a
+    run outside its set-up, load, checkpoint and clean-up.
     """
     config = loads.config()
     plan = Plan(

@@ -1,4 +1,4 @@
-"""Measures how long a reader waits for a report's page: its first paint, and the response to a choice in its
+"""Measures how long readers wait for a report's page: for its first paint, and for its response to a choice in its
 interactive table.
 """
 
@@ -19,7 +19,7 @@ _TOOK = "performance.getEntriesByName('explore').map(one => one.duration)"
 
 
 def figures(folder: Path, times: int) -> Iterator[Figure]:
-    """Figures of a page of 100 cells and 5,000 runs; none without a browser."""
+    """Yields the figures of a page of 100 cells and 5,000 runs. Yields none if there is no browser."""
     program = next((found for name in _BROWSERS if (found := shutil.which(name))), None)
     if program is None:
         return
@@ -39,7 +39,7 @@ def figures(folder: Path, times: int) -> Iterator[Figure]:
 
 
 def _opened(program: str, page: Path, empty: Path) -> tuple[float, float, list[float]]:
-    """The first paints of both pages, and the time of each interaction until everything was drawn."""
+    """Returns the first paints of both pages in ms, and for each interaction the ms until everything was drawn."""
     from playwright.sync_api import sync_playwright  # here, because only this part needs it
 
     with sync_playwright() as running:

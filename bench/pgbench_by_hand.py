@@ -5,8 +5,8 @@
 Each pair sets up one layout, and runs pgbench on it four times: first in one way, twice in the other way, and again in
 the first way. The first way changes from pair to pair, so a trend caused by the tables' age cancels out. The volume is
 in memory. So programs take nearly all of the time, and the noise of a shared drive can't hide a cost of storagelab. By
-hand, nothing samples the sessions. storagelab samples them in alternating periods. Its own figures come from the
-periods without sampling. Their ratio to the periods with sampling, in the same runs, is the cost of sampling.
+hand, nothing samples the sessions. storagelab samples them only in every second period. Its reported figures come from
+the periods without sampling. In the same runs, their ratio to the periods with sampling is the cost of sampling.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def through(target: OneRun[Any]) -> Measurement:
 
 
 def by_hand(target: OneRun[Any]) -> tuple[float, float]:
-    """Does the same with pgbench alone, and reads its log afterwards."""
+    """Runs the same pgbench alone, and reads its log afterwards. Returns transactions per second and p99 in seconds."""
     system, server = target.system, target.server
     system.write_out(server.own)
     with tempfile.TemporaryDirectory() as name:

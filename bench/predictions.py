@@ -1,10 +1,10 @@
-"""`--only predictions`: generates random cases of a server on unequal volumes with known rates, predicts them from a
-capture, and measures them.
+"""`--only predictions`: generates random cases of a server on unequal volumes with known rates. It predicts each case
+from a capture, and then measures it.
 
 A case has two to four volumes that the spec's own keys limit, tables with unequal use, and three layouts. The bench
-captures one layout while its load runs. It predicts the other layouts from the capture and the limits alone. Then a
-campaign measures all three layouts. The bench judges the order of each pair of layouts that the campaign tells apart,
-and the ratio of each predicted layout to the captured layout.
+captures one layout while its load runs. It predicts the other layouts from only the capture and the limits. Then a
+campaign measures all three layouts. If the campaign tells a pair of layouts apart, the bench judges their predicted
+order. It also judges each predicted ratio to the captured layout.
 """
 
 from __future__ import annotations
@@ -47,8 +47,9 @@ PRESENT = "present"
 _VOLUME_BYTES = 2**30
 _MEMORY = Path("/dev/shm")
 _SECONDS, _WARM_UP_S = {"postgres": 6, "mariadb": 15}, 2
-"""The seconds of a run, and of its warm-up, in which new sessions read the system's tables. With so small a buffer
-pool, MariaDB's rate changes from 60 to 1,200 transactions a second and back within a minute.
+"""The seconds of a run, and the seconds of its warm-up, in which new sessions read the system's tables. A run on
+MariaDB is longer because with so small a buffer pool its rate varies from 60 to 1,200 transactions a second within a
+minute.
 """
 _RUNS = (1, 2)
 _APART = 1.05
@@ -71,7 +72,7 @@ KNOWN = Path(__file__).parent.parent / "src/storagelab/predicting/known_answers.
 
 Made = TypeVar("Made")
 Place = Mapping[str, str]
-"""Maps each object, and `log`, to its volume."""
+"""The volume of each object, and of `log`."""
 
 
 @dataclass(frozen=True)
@@ -82,13 +83,13 @@ class Case:
     seed: int
     limits: dict[str, dict[str, int]]
     weights: dict[str, tuple[int, int]]
-    """How often each table is read and updated, relative to the other tables."""
+    """How often each table is read and how often it is updated, relative to the other tables."""
     connections: int
     layouts: dict[str, dict[str, str]]
 
 
 def drawn(engine: str, seed: int) -> Case:
-    """The case of this seed."""
+    """Returns the case of this seed."""
     dice = random.Random(f"predictions {engine} {seed}")
     volumes = "abcd"[: dice.randint(2, 4)]
     limits = {
@@ -109,7 +110,7 @@ def drawn(engine: str, seed: int) -> Case:
 
 
 def unequal_weights(tables: Sequence[str], dice: random.Random) -> dict[str, tuple[int, int]]:
-    """How often each table is read and updated; the first table has most of both."""
+    """Returns how often each table is read and updated. The first table is used most."""
     updated = dice.choice((0.1, 0.3, 0.6))
     found = {}
     for rank, name in enumerate(tables, 1):
@@ -133,7 +134,7 @@ def _place(engine: str, tables: Sequence[str], volumes: str, dice: random.Random
 
 
 def write_spec(case: Case, place: Path) -> Path:
-    """Writes the spec and its files of SQL into a folder."""
+    """Writes the spec and its SQL files into a folder. Returns the spec's path."""
     place.mkdir(parents=True)
     (place / "schema.sql").write_text("".join(_schema(case)), encoding="utf-8")
     rows = _ROWS[case.engine]
@@ -165,7 +166,7 @@ def write_spec(case: Case, place: Path) -> Path:
 
 
 def volume_table(case: Case, place: Path) -> str:
-    """The volumes of a spec, with their limits, made in memory if there is such a folder."""
+    """Returns the volumes of a spec with their limits. They are in memory if /dev/shm exists."""
     memory = _MEMORY if _MEMORY.is_dir() else place
     made = f'path = "{memory}", file_bytes = {_VOLUME_BYTES}, mount_options = "noatime"'
     return ", ".join(f"{name} = {{ {made}, limit = {_table(limit)} }}" for name, limit in case.limits.items())
@@ -176,7 +177,7 @@ def _table(values: Mapping[str, object]) -> str:
 
 
 def level(label: str, layout: Place) -> str:
-    """A labelled level of a factor that places objects and the log."""
+    """Returns a labelled level of a factor that places the objects and the log."""
     objects = ", ".join(f'"layout.objects.{name}" = "{volume}"' for name, volume in layout.items() if name != "log")
     return f'{{ label = "{label}", {objects}, "layout.log" = "{layout["log"]}" }}'
 
@@ -217,7 +218,7 @@ def measured(
         planned = next(one for one in block.runs if one.cell_id == cell.cell_id)
         site = Site(experiment="predicted", identity=f"{os.getpid():08x}", spec_folder=spec.parent)
         with open_block(block, site, InMemory()) as opened, opened.open(planned) as target:
-            # Before its measurement, each layout has run for the same time, because tables grow while they are updated.
+            # Each layout runs for the same time before its measurement, because tables grow during updates.
             if label == PRESENT:
                 names = capture(target, cell, to, requests)
             else:
@@ -228,7 +229,7 @@ def measured(
 
 def capture(target: Any, cell: Cell, to: Path, requests: bool) -> dict[str, str]:
     """Runs the load once, and captures it meanwhile. Returns the spec's volume for each volume of the capture."""
-    server = target._target.server  # noqa: SLF001 - below the volumes that were made
+    server = target._target.server  # noqa: SLF001 - the server below the volumes that were made
     dsn, sessions = _dsn(server.process), cell.config.generated_load.connections
     seconds, said = _SECONDS[cell.config.target.engine] - 1, list[str]()
     watching = threading.Thread(
@@ -248,7 +249,7 @@ def capture(target: Any, cell: Cell, to: Path, requests: bool) -> dict[str, str]
 
 
 def _dsn(process: Any) -> str:
-    """The DSN of the private server and, on PostgreSQL, of the database that holds the tables."""
+    """Returns the DSN of the private server. On PostgreSQL it contains the database of the tables."""
     if not hasattr(process, "conninfo"):
         return f"mysql://{process.address.user}@localhost/?unix_socket={process.address.unix_socket}"
     with psycopg.connect(process.conninfo) as connection:
@@ -259,8 +260,8 @@ def _dsn(process: Any) -> str:
 
 
 def _captured(dsn: str, sessions: int, window: Window, to: Path) -> str:
-    """Waits until the sessions work, and captures them. Returns the error as text; "" if there was none. It captures in
-    this process, because a verb takes seconds to load on a busy machine.
+    """Waits until the sessions work, and captures them. Returns the error as text, or "" if there was none. The capture
+    is made in this process, because a new process takes seconds to load on a busy machine.
     """
     try:
         server = contract.target_of(dsn)
@@ -273,13 +274,13 @@ def _captured(dsn: str, sessions: int, window: Window, to: Path) -> str:
                     take(watched, to, window)
                     return ""
                 time.sleep(_LOOK_S)
-    except Exception as error:  # noqa: BLE001 - the thread that waits for this tells it
+    except Exception as error:  # noqa: BLE001 - the waiting thread reports it
         return repr(error)
     return "no session worked"
 
 
 def write_volumes(case: Case, names: Mapping[str, str], file: Path) -> None:
-    """The volumes file of a prediction: the limits of the spec, and all layouts except the captured one."""
+    """Writes the volumes file of a prediction: the limits of the spec, and all layouts except the captured one."""
     lines = []
     for name, limit in case.limits.items():
         captured = [old for old, new in names.items() if new == name]
@@ -311,13 +312,14 @@ class Judged:
 
     @property
     def errors(self) -> list[float]:
-        """The logarithm of the measured ratio to the captured layout, divided by the predicted ratio."""
+        """The logarithm of each measured ratio divided by the predicted ratio. Both are ratios to the captured
+        layout."""
         return [math.log(self.measured_times[name] / times) for name, times in self.predicted_times.items()]
 
 
 def judged(case: Case, place: Path) -> Judged:
-    """Captures, measures, predicts and judges a case. If the folder has the case's capture and rates, it does not
-    measure again.
+    """Captures, measures, predicts and judges a case. If the folder already has the case's capture and rates, it only
+    predicts and judges.
     """
     rates_file, file = place / "measured.json", place / "volumes.toml"
     if not rates_file.exists():
@@ -352,8 +354,9 @@ def _judge(case: Case, found: Prediction, runs: Mapping[str, Sequence[float]]) -
 
 
 def figures(folder: Path, cases: int, first_seed: int, kept: Path | None, *, write: bool = False) -> Iterator[Figure]:
-    """Makes this many cases; the engines alternate. It does not measure cases in the folder `kept` again, but predicts
-    them again from their captures. `write` stores their errors in the package, for the intervals of predictions.
+    """Makes this many cases, with alternating engines. Cases in the folder `kept` are not measured again, but are
+    predicted again from their captures. If `write`, their errors are stored in the package, for the intervals of
+    predictions.
     """
     made = []
     for one in in_turns(
@@ -368,8 +371,9 @@ def figures(folder: Path, cases: int, first_seed: int, kept: Path | None, *, wri
 
 
 def in_turns(cases: int, first_seed: int, judge: Callable[[str, int, str], Made]) -> Iterator[Made]:
-    """Yields the results of this many cases, by engine, seed and a name for their folder; the engines alternate. If
-    storagelab refuses a case, for example because the machine was busy during the capture, it is left out and named.
+    """Yields the results of this many cases, with alternating engines. `judge` gets the engine, the seed and a name for
+    the folder. If storagelab refuses a case, for example because the machine was busy during the capture, the case is
+    left out and its name is printed.
     """
     if reason := why_not():
         print(f"the cases are left out: {reason}")
@@ -384,7 +388,7 @@ def in_turns(cases: int, first_seed: int, judge: Callable[[str, int, str], Made]
 
 
 def write_known(new: Sequence[KnownCase]) -> None:
-    """Adds cases to the package's file of errors, and replaces cases with the same engine and name."""
+    """Adds cases to the package's file of errors. They replace cases with the same engine and name."""
     names = {(one.engine, one.case) for one in new}
     cases = [*(one for one in known_cases() if (one.engine, one.case) not in names), *new]
     KNOWN.write_text(

@@ -1,5 +1,5 @@
-"""Compares raw I/O through storagelab with fio by hand, and with volumes of known speed. Both need fio; the second
-needs root, too.
+"""Compares raw I/O through storagelab with fio by hand, and with volumes of known speed. Both need fio. The second also
+needs root.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def figures(folder: Path, pairs: int) -> Iterator[Figure]:
 
 
 def _against_fio(folder: Path, pairs: int) -> Figure:
-    """Measures pairs on one file of storagelab, in one block: the same job, once through storagelab and once by fio
-    alone.
+    """Measures pairs on one file of storagelab in one block. Each pair has the same job, once through storagelab and
+    once by fio alone.
     """
     block = _block(folder, _SPEC.format(path=folder, made="", size=_SIZE, seconds=_SECONDS))
     with open_block(block, _site(folder), InFile(folder / "state")) as opened:

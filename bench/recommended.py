@@ -1,10 +1,11 @@
-"""`--only recommended`: generates random cases of a server on unequal volumes, and lets `recommend` propose moves.
+"""`--only recommended`: generates random cases of a server on unequal volumes, and lets `recommend` propose moves of
+files.
 
 Then it measures today's layout, the proposals and other layouts. In a third of the cases nothing can be gained, because
-all files lie on the only volume that is not slow. Goals, if the best measured layout gains 15 %: a proposal is faster
-in 90 % of these cases, and within 5 % of the best layout in 75 %. If no layout gains: "leave it" in 90 % of these
-cases. In all cases: a proposal is slower than today's layout in at most 5 %, and the median error of the predicted
-ratio is at most 15 %.
+all files are on the only volume that is not slow. The goals for cases in which the best measured layout gains 15 % or
+more: the first proposal is faster than today's layout in 90 %, and within 5 % of the best layout in 75 %. The goal for
+other cases: `recommend` proposes no move in 90 %. The goals for all cases: at most 5 % of the proposals are slower than
+today's layout, and the median error of the predicted ratio is at most 15 %.
 """
 
 from __future__ import annotations
@@ -27,15 +28,16 @@ from storagelab.predicting.reckoning import predict
 from storagelab.predicting.recommending import recommend
 
 LAYOUTS, GAINS, NEAR, SLOWER = 6, 1.15, 0.95, 0.95
-"""The least number of measured layouts beside today's. The smallest gain of the best layout with which a case can gain.
-The largest distance of a good proposal from the best layout. The ratio below which a proposal is harmful."""
+"""The least number of measured layouts in addition to today's. The smallest gain of the best layout with which a case
+can gain. The smallest ratio of a good proposal's rate to the best layout's. The ratio to today's rate below which a
+proposal is harmful."""
 _SLOW = 40
 TODAY, _PROPOSALS = "today", ("first", "second", "third")
 """The names of layouts in the stored files."""
 
 
 def drawn(engine: str, seed: int) -> Case:
-    """The case of this seed, as for predictions, but with two or three volumes and three to six tables."""
+    """Returns the case of this seed, as for predictions, but with two or three volumes and three to six tables."""
     dice = random.Random(f"recommended {engine} {seed}")
     volumes = "abc"[: dice.randint(2, 3)]
     tables = [f"t{number}" for number in range(1, dice.randint(3, 6) + 1)]
@@ -67,7 +69,7 @@ class Judged:
 
     @property
     def first(self) -> float | None:
-        """The measured ratio of the best proposal; None if `recommend` proposed no move."""
+        """The measured ratio of the first proposal, or None if `recommend` proposed no move."""
         return self.times.get("first")
 
     @property
@@ -77,7 +79,8 @@ class Judged:
 
 
 def judged(case: Case, place: Path) -> Judged:
-    """Captures, recommends and measures. If the folder has the case's rates, it does not measure again."""
+    """Captures a case, asks for recommendations and measures. If the folder already has the case's rates, it does not
+    measure again."""
     kept = place / "measured.json"
     if not kept.exists():
         shutil.rmtree(place, ignore_errors=True)
@@ -101,7 +104,7 @@ def judged(case: Case, place: Path) -> Judged:
 
 
 def _known(case: Case, place: Path) -> KnownCase:
-    """The present prediction for each measured layout."""
+    """Predicts each measured layout again from the capture, and returns the predicted and measured ratios."""
     told = json.loads((place / "measured.json").read_text("utf-8"))
     rates = {name.replace(" ", "-"): fmean(of) for name, of in told["rates"].items()}
     layouts = {PRESENT: case.layouts[PRESENT]}
@@ -121,7 +124,7 @@ def _known(case: Case, place: Path) -> KnownCase:
 
 
 def _others(case: Case, taken: list[dict[str, str]]) -> Iterator[tuple[str, dict[str, str]]]:
-    """Further layouts: all objects on one volume, only the log on one volume, then random layouts."""
+    """Yields further layouts: all objects on one volume, only the log on another volume, and random layouts."""
     dice, today = random.Random(f"others {case.seed}"), case.layouts[PRESENT]
     wanted = [dict.fromkeys(today, volume) for volume in case.limits]
     wanted += [{**today, "log": volume} for volume in case.limits]
@@ -133,7 +136,8 @@ def _others(case: Case, taken: list[dict[str, str]]) -> Iterator[tuple[str, dict
 
 
 def figures(folder: Path, cases: int, first_seed: int, kept: Path | None, *, write: bool = False) -> Iterator[Figure]:
-    """Makes this many cases; the engines alternate. `write` stores their errors in the package, as in `predictions`."""
+    """Makes this many cases, with alternating engines. If `write`, their errors are stored in the package, as in
+    `predictions`."""
     made, known = [], []
 
     def of(engine: str, seed: int, name: str) -> Judged:

@@ -1,6 +1,6 @@
-"""`--only replayed`: replays the captured requests of the kept cases of `recommended` on the same layouts. It compares
-the replay with the live database: the order of pairs that both tell apart, the ratio to today's layout, and whether the
-first proposal is faster.
+"""`--only replayed`: replays the requests of cases that `recommended` kept, on the same layouts. It compares the replay
+with the live database: the order of pairs that the live database tells apart, the ratio to today's layout, and whether
+the first proposal is faster.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Both:
 
     @property
     def pairs(self) -> list[bool]:
-        """For each pair that the live database tells apart: whether the replay has the same order."""
+        """For each pair of layouts that the live database tells apart, whether the replay has the same order."""
         found = []
         for one, other in combinations(self.live, 2):
             slower, faster = sorted((one, other), key=lambda name: fmean(self.live[name]))
@@ -52,7 +52,7 @@ class Both:
 
 
 def replayed(case: Case, place: Path) -> Both:
-    """Captures the load of a kept case again, with its requests, and replays the requests on the case's layouts."""
+    """Captures the load of a kept case again, with its requests. Then replays the requests on the case's layouts."""
     told = json.loads((place / "measured.json").read_text("utf-8"))
     kept = place / "replayed.json"
     if not kept.exists():
@@ -64,7 +64,7 @@ def replayed(case: Case, place: Path) -> Both:
 
 
 def _again(case: Case, layouts: Mapping[str, Mapping[str, str]], place: Path) -> dict[str, list[float]]:
-    """The requests per second of each layout's replays."""
+    """Returns the requests per second of each layout's replays."""
     trace = place / "requests" / REQUESTS
     found = read(trace)
     seen = {one.name for one in found.objects} | {"log"}
@@ -92,7 +92,7 @@ def _again(case: Case, layouts: Mapping[str, Mapping[str, str]], place: Path) ->
 
 
 def figures(folder: Path, cases: int, first_seed: int, kept: Path | None) -> Iterator[Figure]:
-    """Replays this many cases that `recommended` kept; the engines alternate."""
+    """Replays this many cases that `recommended` kept, with alternating engines."""
 
     def of(engine: str, seed: int, name: str) -> Both:
         drawn = recommended.drawn(engine, seed)

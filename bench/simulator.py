@@ -1,4 +1,5 @@
-"""Measures the simulator's cost: a campaign of 360 runs, one life-size run, and its kernel and flash drive alone."""
+"""Measures the costs of the simulator: a campaign of 360 runs, one life-size run, and its kernel and flash drive
+alone."""
 
 from __future__ import annotations
 
@@ -24,20 +25,20 @@ ROOT = Path(__file__).parent.parent
 CAMPAIGN = ROOT / "experiments" / "multiple-data-files.toml"
 JOBS = 2
 TIMES = 3
-"""The number of measurements of figures that take a minute, because on a shared machine the same work can take a fifth
-longer at another time.
+"""How often figures that take a minute are measured. On a shared machine, the same work may take a fifth longer at
+another time.
 """
 _RATIO_ROW = re.compile(r"^ *(?P<processes>\d+) +[\d.]+ +[\d.]+ +[\d.]+ +(?P<same>[\d.]+) +(?P<standard>[\d.]+) ", re.M)
 _FTL_ROW = re.compile(r"^map alone, (?P<pattern>\S+(?: \S+)*) +[\d.]+ +(?P<millions>[\d.]+)$", re.M)
 
 
 class _Campaign(NamedTuple):
-    """Times of making all runs once, in seconds."""
+    """The times for making all runs once, in seconds."""
 
     findings_s: float
-    """From the command to the first line of its findings, when all runs are stored and judged."""
+    """From the command to the first line of its findings. By then all runs are stored and judged."""
     wall_s: float
-    """From the command to its end, when the report is written."""
+    """From the command to its end. By then the report is written."""
     cpu_s: float
 
 
@@ -97,7 +98,7 @@ def _campaign(results: Path) -> _Campaign:
 
 
 def _python_per_run(folder: Path, runs: tuple[Run, ...]) -> Iterator[Figure]:
-    """Python's part of a run's CPU time, in ms: to store the run, and to judge it with all others."""
+    """Measures Python's part of a run's CPU time, in ms: to store the run, and to judge it with all others."""
     experiment = reading.load(CAMPAIGN)
     with Store.writing(folder / "stored-again", experiment) as store:
         began = time.process_time()

@@ -27,16 +27,16 @@ from storagelab.model.values import Estimate
 
 EXPERIMENTS = 1000
 LARGE = 16
-"""The number of experiments of each row. Campaigns with this many layouts take long to judge, so they have a fifth of
-it."""
+"""The number of experiments of each row. Campaigns with 16 or more layouts take long to judge, so their rows have a
+fifth of this number."""
 FALSE_MOST = 5.0
-LIMIT_SE = 2.0  # a figure that exceeds its limit by more standard errors misses it; chance causes this once in 40
+LIMIT_SE = 2.0  # a figure misses its limit if it exceeds it by more standard errors; by chance this happens once in 40
 DOCUMENT = Path(__file__).parent.parent / "docs" / "records" / "monte-carlo.md"
 FIVE, TEN = math.log(1.05), math.log(1.10)
 
 
 class Row(NamedTuple):
-    """An order, the number of layouts and of repetitions, and the effects on the runs."""
+    """An order of runs, the number of layouts and of repetitions, and the kind of effects on the runs."""
 
     order: str
     size: tuple[int, int]
@@ -78,7 +78,8 @@ class Counts(NamedTuple):
 
 
 def count(drawn: Campaign, kind: str, runs: int) -> Counts:
-    """Counts the statements about a simulated campaign if layouts are equal, if one is slower, or if one is faster."""
+    """Counts the statements about a simulated campaign if its layouts are equal, if one is slower, and if one is
+    faster."""
     slow, truth = drawn.slow, drawn.truth
     only = np.arange(len(truth)) == slow
     equal, five, ten = (drawn.said(truth + more * only) for more in (0.0, FIVE, TEN))
@@ -108,7 +109,7 @@ def _false(equal: Said, truth: np.ndarray, best: float) -> float:
         return equal.differs
     if equal.passes is not None:
         return equal.passes
-    # Of two layouts, the layout that does not stall is truly faster.
+    # If one of two layouts stalls, the other one is truly faster.
     right = np.flatnonzero(truth == best)
     return equal.winner not in (None, *(right if len(right) == 1 else ())) or any(
         cell in right for cell in equal.slower
@@ -124,7 +125,7 @@ def _holds(estimate: Estimate, log_truth: float) -> bool:
 
 
 def rows() -> list[Row]:
-    """Every order in every situation."""
+    """Returns a row for every order in every situation."""
     return [
         Row(order, size, kind)
         for order, of in drawn_orders.ALL.items()
@@ -138,7 +139,7 @@ def many(row: Row, experiments: int) -> int:
 
 
 def shares(row: Row, experiments: int) -> Counts:
-    """The shares of experiments of one row."""
+    """Returns the shares of the experiments of one row."""
     of = drawn_orders.ALL[row.order].order
 
     def one(rng: Rng, number: int) -> Counts:
@@ -154,7 +155,7 @@ def processes(jobs: int = 0) -> ProcessPoolExecutor:
 
 
 def drawn(experiments: int, jobs: int = 0) -> dict[Row, Counts]:
-    """All rows, the largest first."""
+    """Returns the shares of all rows. The largest campaigns are simulated first."""
     asked = sorted(rows(), key=lambda row: -math.prod(row.size))
     with processes(jobs) as pool:
         return dict(zip(asked, pool.map(partial(shares, experiments=experiments), asked), strict=True))
@@ -191,7 +192,7 @@ def standard_error(share: float, number: int) -> float:  # in percent
 
 
 def limit(number: int) -> float:
-    """The percentage of errors above which a row of `number` experiments misses the goal."""
+    """Returns the percentage of errors above which a row of `number` experiments misses the goal."""
     return FALSE_MOST + LIMIT_SE * standard_error(FALSE_MOST / 100, number)
 
 
@@ -199,7 +200,7 @@ def limit(number: int) -> float:
 
 
 def tables(found: Mapping[Row, Counts], experiments: int) -> dict[str, str]:
-    """The tables by name; errors above the limit are bold."""
+    """Returns the tables by name. Errors above the limit are bold."""
 
     def error(row: Row, share: float, shown: float | None = None) -> str:
         text = _text(share if shown is None else shown)
@@ -286,7 +287,7 @@ def show(tables: Mapping[str, str], *, write: bool) -> None:
 
 
 def put_into_the_page(tables: Mapping[str, str]) -> None:
-    """Puts each table between its marks in the document."""
+    """Puts each table between its marks in the page."""
     text = DOCUMENT.read_text(encoding="utf-8")
     for name, table in tables.items():
         start, end = f"<!-- drawn: {name} -->\n", f"<!-- end: {name} -->"
@@ -301,8 +302,8 @@ def put_into_the_page(tables: Mapping[str, str]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="bench.drawn")
     parser.add_argument("experiments", type=int, nargs="?", default=EXPERIMENTS)
-    parser.add_argument("folder", type=Path, nargs="?", help="keeps each row here, and goes on with what it holds")
-    parser.add_argument("--jobs", type=int, default=0, help="processes; as many as there are CPUs if not given")
+    parser.add_argument("folder", type=Path, nargs="?", help="stores each row here, and continues from stored rows")
+    parser.add_argument("--jobs", type=int, default=0, help="how many processes to use; default: the number of CPUs")
     options = parser.parse_args()
     drawn_rows.into(options.folder)
     show(tables(drawn(options.experiments, options.jobs), options.experiments), write=True)

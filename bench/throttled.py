@@ -1,7 +1,7 @@
-"""A volume whose limit applies only to processes in its own control group, so that the bench can exempt one process.
+"""A volume whose limit applies only to processes in its own control group. So the bench can exempt one process from it.
 
-Limits of a spec's volumes apply to all processes (`storagelab.volumes`). Needs root, and version 1 of the control
-groups.
+The limits of a spec's volumes apply to all processes instead (`storagelab.volumes`). This needs root and version 1 of
+control groups.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PATIENCE_S = 5.0
 
 
 def why_not() -> str:
-    """The reason why no volume can be throttled in this way here; "" if one can."""
+    """Returns why no volume can be throttled in this way here, or "" if one can."""
     found = limits.groups()
     return known_answers.why_not() or (
         "" if found and found.version == 1 else "it needs version 1 of the control groups"
@@ -32,19 +32,20 @@ def why_not() -> str:
 
 
 class Throttled(NamedTuple):
-    """A mounted volume, its numbers ("major:minor"), and the group that throttles what `command` starts."""
+    """A mounted volume, its device number ("major:minor"), and the group that throttles processes which `command`
+    starts."""
 
     path: Path
     number: str
     group: Path
 
     def limit(self, speed: Mapping[str, int]) -> None:
-        """Sets the volume's speed, by the spec's keys, from now on."""
+        """Sets the volume's speed from now on. `speed` has the spec's keys."""
         for name, file in V1_LIMITS.items():
             (self.group / file).write_text(f"{self.number} {speed.get(name, 0)}")
 
     def free(self, pid: int) -> None:
-        """Ends the throttling of a process."""
+        """Moves a process out of the group, so that it is not throttled any more."""
         (self.group.parent / "cgroup.procs").write_text(str(pid))
 
     def command(self, words: Sequence[str]) -> list[str]:
@@ -56,7 +57,7 @@ class Throttled(NamedTuple):
 
 @contextlib.contextmanager
 def volume(folder: Path, size_bytes: int) -> Iterator[Throttled]:
-    """A volume mounted below `folder`, with its file in memory. Leaves nothing behind, even after a failure."""
+    """Mounts a volume below `folder`, with its file in memory. Nothing is left afterwards, even after a failure."""
     found = limits.groups()
     assert found is not None, why_not()
     with contextlib.ExitStack() as undo:

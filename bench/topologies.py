@@ -23,13 +23,13 @@ _IN_ONE_BOOT = 25
 _LETTERS = "ABCDE"
 _DRIVE_MIB = 48
 _PATIENCE_S = 180.0
-"""The time limit for each topology; on a busy machine, a topology took 60 to 150 s."""
+"""The time limit for each topology. On a busy machine, a topology took 60 to 150 s."""
 _SCRIPT = Path(__file__).parent / "guest" / "one_topology.py"
 
 
 def drawn(folder: Path, first_seed: int, count: int, *, nvme: bool = False) -> list[dict[str, Any]]:
-    """The results of the topologies of these seeds: the value that `one_topology.py` prints for each, with `broke` if
-    it did not reach its end.
+    """Returns the results of the topologies with these seeds: what `one_topology.py` prints for each, or `broke` if a
+    topology did not end.
     """
     own = folder / f"topologies-{first_seed}"
     own.mkdir(parents=True)
@@ -84,6 +84,6 @@ def _read(kept: Path | None) -> list[dict[str, Any]]:
 
 
 def is_wrong(one: dict[str, Any]) -> bool:
-    """Whether a byte outside changed, something was left behind, or the topology did not end normally."""
+    """Whether a byte outside changed, something was left, or the topology did not end normally."""
     broke = "broke" in one or one["told"].startswith("BROKE") or one["undone"][-1] != "done"
     return broke or bool(one["changed_outside"] or one["left"])

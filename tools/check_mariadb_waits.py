@@ -1,11 +1,11 @@
 """Checks MariaDB's waits against a kernel trace: `python tools/check_mariadb_waits.py` (Linux, root, some minutes).
 
-Starts private servers, runs short loads with 1, 4 and 16 data files that commit every row or every 100 rows, and
-watches them just as a run does. At the same time the kernel traces every switch, wake-up and system call of the worker
-threads; the trace is the truth. A thread waits for a commit while it is in a call on the redo log, or asleep on a futex
-in its own thread-local memory, where InnoDB keeps the futex on which a session sleeps while another one writes the log
-for both. In a call on a data file it waits for that file; on any other futex it waits for a latch. See
-docs/reference/waits-mariadb.md.
+It starts private servers and runs short loads with 1, 4 and 16 data files, which commit every row or every 100 rows. It
+samples their waits just as a run does. At the same time the kernel traces every switch, wake-up and system call of the
+worker threads. The trace has the true times. A thread waits for a commit during a call on the redo log, or while it
+sleeps on a futex in its own thread-local memory. On this futex InnoDB lets a session sleep while another session writes
+the log for both. During a call on a data file, a thread waits for that file. On any other futex it waits for a latch.
+See docs/reference/waits-mariadb.md.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def _class_of_file(target: str) -> str:
 
 
 def _stack_of(pid: int, thread: int) -> tuple[int, int]:
-    """The memory mapping that holds a sleeping thread's stack; thread-local data is at its upper end."""
+    """Returns the memory mapping with a sleeping thread's stack. Thread-local data are at its upper end."""
     stack_pointer = int(Path(f"/proc/{pid}/task/{thread}/syscall").read_text(encoding="utf-8").split()[-2], 16)
     for line in Path(f"/proc/{pid}/maps").read_text(encoding="utf-8").splitlines():
         found = re.match(r"([0-9a-f]+)-([0-9a-f]+) ", line)
@@ -116,7 +116,7 @@ def _stack_of(pid: int, thread: int) -> tuple[int, int]:
 
 
 def check(load: Load, bin_dir: str | None) -> Checked:
-    """One traced run on its own server."""
+    """Makes one traced run on its own server."""
     folder = Path(tempfile.mkdtemp(prefix="storagelab-check-"))
     folder.chmod(0o711)
     server = Server(find_binaries(bin_dir), data_folder=folder / "data", log_folder=folder / "log", settings=SETTINGS)
@@ -149,7 +149,7 @@ def _watch(load: Load, server: Server, own: Connection, layout: Tables) -> Check
             loops = workers.wait(lambda: None)
             sampled = sampler.stop()
             trace.stop()
-            shift_s = time.time() - time.monotonic()  # the server uses the time of day, the trace does not
+            shift_s = time.time() - time.monotonic()  # the server uses the time of day, the trace the monotonic clock
             windows = {
                 thread: (loop.started_s - shift_s, loop.finished_s - shift_s)
                 for thread, loop in zip(threads, loops, strict=True)
@@ -168,7 +168,7 @@ def _watch(load: Load, server: Server, own: Connection, layout: Tables) -> Check
 
 
 def _threads(own: Connection, ids: Sequence[int]) -> list[int]:
-    """The kernel's numbers of the sessions' threads, in the order of `ids`."""
+    """Returns the kernel's numbers of the sessions' threads, in the order of `ids`."""
     rows = ask(own, "SELECT processlist_id, thread_os_id FROM performance_schema.threads")
     return [int(dict(rows)[one]) for one in ids]
 
@@ -177,7 +177,8 @@ def _threads(own: Connection, ids: Sequence[int]) -> list[int]:
 
 
 def class_of(row: WaitStat) -> str:
-    """The trace's name for a class. Time without a timer is sleep on page latches, which have no timer."""
+    """Returns the trace's name for a wait's class. Sleep on page latches has no timer, so time without a timer counts
+    as it."""
     if row.category == "commit":
         return COMMIT
     if row.wait_type.startswith("wait/io/file/innodb/innodb_data_file"):
@@ -191,7 +192,8 @@ Pair = tuple[float, float]
 
 
 def comparison(checked: Checked) -> list[tuple[str, Pair, Pair, float]]:
-    """By class: RESOURCE and SIGNAL as estimate and truth, and CPU time inside such calls, in % of connection time."""
+    """Returns for each class its RESOURCE and SIGNAL, each as estimate and truth, and the CPU time inside its system
+    calls. All are in % of connection time."""
     resource_s, signal_s = defaultdict[str, float](float), defaultdict[str, float](float)
     for row in normalise(checked.raw):
         if row.is_wait:
@@ -230,7 +232,7 @@ def show(checked: Checked) -> None:
 
 
 def show_sums(results: Sequence[Checked]) -> None:
-    """Prints whether everything adds up to the connections' time, and which waits have no timer."""
+    """Prints whether all times add up to the connections' time, and which waits have no timer."""
     print(
         "\n| load | rows/s | looks | rows of the table, "
         "sum | explained without the residual | UNINSTRUMENTED | timers |"

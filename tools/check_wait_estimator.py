@@ -1,9 +1,9 @@
 """Checks the wait estimator against a kernel trace: `python tools/check_wait_estimator.py` (Linux, root, some minutes).
 
-Starts private servers, runs short loads, and samples them just as a run does. At the same time the kernel traces every
-switch, wake-up and system call of the worker sessions; the trace is the truth. A session asleep in `futex` waits for a
-latch, in `epoll_wait` for a lock or another process, in `fdatasync` for the log's sync, and so on. The trace knows only
-the class of a session's system call, so estimates are summed by the same classes. See
+It starts private servers, runs short loads, and samples their waits just as a run does. At the same time the kernel
+traces every switch, wake-up and system call of the worker sessions. The trace has the true times. A session that sleeps
+in `futex` waits for a latch, in `epoll_wait` for a lock or another process, in `fdatasync` for the log's sync, and so
+on. The trace only has the class of a session's system call, so estimates are summed by the same classes. See
 docs/reference/waits-postgresql.md.
 """
 
@@ -45,7 +45,7 @@ SCHEMA = "wait_check"
 
 
 def class_of_event(wait_type: str) -> str:
-    """The class of system call in which a session in this wait sleeps."""
+    """Returns the class of the system call in which a session sleeps during this wait."""
     kind, _, name = wait_type.partition(":")
     if kind == "LWLock":
         return "latch"
@@ -97,7 +97,8 @@ BY_KEY, BY_SCAN = ("c4", "id = wanted"), ("count(*)", "c4 > 1 OR id = wanted")
 
 @dataclass(frozen=True)
 class Load:
-    """One load, `times` per connection: inserts, or with `reads` reads of a table that does not fit in memory."""
+    """A load in which each connection does its work `times` times. It inserts, or, with `reads`, it reads a table that
+    does not fit in memory."""
 
     name: str
     times: int
@@ -121,7 +122,7 @@ class Load:
 
 @dataclass(frozen=True)
 class Checked:
-    """One traced run: the estimator's input, and the truth."""
+    """One traced run: the estimator's input, and the true times."""
 
     load: Load
     raw: SampledWaits
@@ -168,7 +169,7 @@ def make_tables(own: psycopg.Connection[Any], server: Server, load: Load) -> Tab
 
 
 def _forget_pages(folder: Path) -> None:
-    """Drops cached pages: the kernel charges a page to the memory group that read it first."""
+    """Drops cached pages, because the kernel counts a page for the memory group that read it first."""
     subprocess.run(["sync"], check=True)
     for path in folder.rglob("*"):
         if path.is_file():
@@ -178,8 +179,8 @@ def _forget_pages(folder: Path) -> None:
 
 @contextlib.contextmanager
 def little_memory(server: Server, wanted: bool) -> Iterator[None]:
-    """Puts the server and its future sessions into a memory group that is too small for the table (cgroup version
-    1).
+    """Puts the server and its future sessions into a memory group that is too small for the table. This needs cgroup
+    version 1.
     """
     if not wanted:
         yield
@@ -194,7 +195,8 @@ def little_memory(server: Server, wanted: bool) -> Iterator[None]:
 
 
 def _dissolve_memory_group() -> None:
-    """Moves the group's processes out and removes it. Tries for a while, as sessions that are ending can't be moved."""
+    """Moves the group's processes out and removes the group. It retries for 5 s, because sessions that are ending can't
+    be moved."""
     for _ in range(50):
         for pid in (MEMORY_GROUP / "cgroup.procs").read_text().split():
             with contextlib.suppress(OSError):
@@ -210,7 +212,7 @@ def _postmaster(server: Server) -> int:
 
 
 def run(server: Server, load: Load, sampler_class: type[Sampler] = Sampler) -> Checked:
-    """One traced and sampled run."""
+    """Makes one traced and sampled run."""
     with connect(server) as own:
         layout = make_tables(own, server, load)
         with little_memory(server, bool(load.reads)):
@@ -269,7 +271,8 @@ def percent(seconds: float, checked: Checked) -> float:
 
 @dataclass(frozen=True)
 class Row:
-    """One class of one run, in percent: of the connections' time, and of all sleeps. Pairs are estimate and truth."""
+    """One class of one run. `resource` and `signal` are in % of the connections' time, `count` is in % of all sleeps.
+    Each pair has the estimate and the truth."""
 
     name: str
     resource: tuple[float, float]
@@ -278,7 +281,7 @@ class Row:
 
 
 def comparison(checked: Checked) -> list[Row]:
-    """The classes with a visible fraction of the run's time."""
+    """Returns the classes with at least `SMALLEST_SHARE_SHOWN` % of the run's time."""
     truth = checked.truth
     resource_s, signal_s, count = (defaultdict[str, float](float) for _ in range(3))
     for row in normalise(checked.raw):
@@ -301,7 +304,7 @@ def comparison(checked: Checked) -> list[Row]:
 
 
 def show(checked: Checked) -> None:
-    """Rows of the first table."""
+    """Prints the rows of the first table."""
     raw, truth = checked.raw, checked.truth
     assert raw.cpu_s is not None
     assert raw.runqueue_s is not None
@@ -348,7 +351,7 @@ def show_errors(results: Sequence[Checked]) -> None:
 
 
 def why_not_here() -> str:
-    """Why no trace can be taken here; empty if one can."""
+    """Returns why no trace can be made on this machine, or "" if one can."""
     if sys.platform != "linux" or platform.machine() != "x86_64":
         return "this check knows the system calls of Linux on x86-64 only"
     if os.geteuid() != 0:

@@ -1,10 +1,10 @@
-"""Counts the Python code: lines by folder, lengths of functions, and idioms that only one folder may contain.
+"""Counts the Python code: lines by folder, lengths of functions, and idioms that are allowed in only some folders.
 
     python tools/count_house.py [CHECKOUT...]
-    python tools/count_house.py --check     fail if this checkout exceeds a figure of tools/house.toml, or is well below
-    python tools/count_house.py --write     lower the figures to what is counted; none is raised
+    python tools/count_house.py --check     fails if a figure exceeds its limit in tools/house.toml, or is well below
+    python tools/count_house.py --write     lowers the figures to what is counted; it raises none
 
-Lines are counted without blanks, comments and docstrings. Several checkouts are shown side by side, the oldest first.
+Lines are counted without blanks, comments and docstrings. Several checkouts are shown in columns, the oldest first.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LONGEST_LINE = 120
 SLACK = 0.005
 """How far a figure may be below its limit, as a fraction, before the limit must be lowered."""
 MAY_BE_SMALL = re.compile(r"findings/(?:cautions|kinds)/|report/charts/|verbs/|engines/\w+/loads/")
-"""A module of a kind of which there are many: a caution, a kind of finding, a chart, a verb, or an engine's load."""
+"""Modules of these kinds may be small: a caution, a kind of finding, a chart, a verb, or an engine's load."""
 _LOAD = r"(?:load|workload|work)"
 _LOAD_CLASS = r"(?:\w*InsertLoad|GeneratedLoad|DatabaseLoad|Pgbench|Sysbench|Sql|RawIo|RandomInsert|Mixed)"
 QUESTIONS = {
@@ -43,11 +43,11 @@ QUESTIONS = {
     "self.server is None": (re.compile(r"self\._?server is (?:not )?None"), ("servers/server.py",)),
     "target.attached": (re.compile(r"\btarget\.attached\b"), ("servers/server.py", "spec/", "model/")),
 }
-"""The idioms that are counted, and the folders where they are allowed."""
+"""The idioms that are counted. For each: how its lines are found, and the folders and files where it is allowed."""
 
 
 class Counts(NamedTuple):
-    """What was counted in one checkout."""
+    """The counts of one checkout: lines by folder, each function's lines, each module's lines, and idioms by name."""
 
     lines: Counter[str]
     functions: list[int]
@@ -56,7 +56,7 @@ class Counts(NamedTuple):
 
 
 def code_lines(text: str) -> set[int]:
-    """The numbers of the lines that contain code."""
+    """Returns the numbers of the lines that contain code."""
     ignored = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
     lines = set[int]()
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
@@ -68,14 +68,14 @@ def code_lines(text: str) -> set[int]:
 
 
 def _bare_texts(tree: ast.AST) -> Iterator[ast.Expr]:
-    """Docstrings, including those of constants."""
+    """Yields docstrings, including those of constants."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             yield node
 
 
 def functions_in(text: str, lines: set[int]) -> Iterator[int]:
-    """The lines of code in each function's body."""
+    """Yields the number of lines of code in each function's body."""
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield len(lines & set(range(node.body[0].lineno, (node.end_lineno or node.lineno) + 1)))
@@ -114,7 +114,7 @@ def _small(counts: Counts) -> int:
 
 
 def figures(checkout: Path) -> dict[str, float]:
-    """The figures that tools/house.toml limits, as found in this checkout."""
+    """Returns the figures that tools/house.toml limits, as counted in this checkout."""
     counts = count(checkout)
     tests = [path.read_text("utf-8").splitlines() for path in sorted((checkout / "tests").rglob("*.py"))]
     rust = [path.read_text("utf-8").splitlines() for path in sorted((checkout / "crates").rglob("*.rs"))]
@@ -135,7 +135,7 @@ def figures(checkout: Path) -> dict[str, float]:
 
 
 def complaints(limits: dict[str, int], found: dict[str, float]) -> Iterator[str]:
-    """The reasons why `make lint` fails."""
+    """Yields the reasons why `make lint` fails."""
     for name, limit in limits.items():
         is_least, is_bound = name.endswith("_at_least"), name in ("median_at_most", "longest_function")
         if found[name] < limit if is_least else found[name] > limit:
@@ -145,7 +145,8 @@ def complaints(limits: dict[str, int], found: dict[str, float]) -> Iterator[str]
 
 
 def lowered(text: str, found: dict[str, float]) -> str:
-    """The file with each figure that is above what was found lowered to it. The bounds of functions stay."""
+    """Returns the text of the file in which each figure above the counted one is lowered to it. Bounds of functions
+    don't change."""
     bounds = ("median_at_least", "median_at_most", "longest_function")
     for name, limit in tomllib.loads(text).items():
         if name not in bounds and found[name] < limit:

@@ -6,14 +6,14 @@
     .venv/bin/python tools/fit_model.py --set server.switches.pick_tries=2 --set pfs_hold_ns=4000
     ... --write                                                      put the best values where the parameters stand
 
-Name a parameter by its path or the end of it, with wildcards if needed: `drives.ssd.timing.program_ns`, `program_ns`.
-Only parameters labelled fitted or assumed can be written, and are fitted from then on;
-bounds given here (=LOW:HIGH) are for exploration.
+Name a parameter by its path or by the end of its path, with wildcards if needed: `drives.ssd.timing.program_ns`,
+`program_ns`. Only parameters labelled fitted or assumed can be written. They are labelled fitted from then on. Bounds
+given here (=LOW:HIGH) are for exploration.
 
-All runs of a block up to the last one needed are made in order, since drives keep their history, and with the same
-seeds for every candidate. Each line shows simulated / published for every figure in the fit: 1 is right, 2 is twice too
-much. The cost is the mean of rho(z), z = ln(ratio) / tolerance, rho(z) = 2 (sqrt(1 + z^2) - 1), so far misses count
-less than squared.
+For every candidate, all runs of a block up to the last one needed are made in order, because drives keep their history.
+Every candidate has the same seeds. Each line shows simulated / published for every figure in the fit: 1 is right, 2 is
+twice too much. The cost is the mean of rho(z), with z = ln(ratio) / tolerance and rho(z) = 2 (sqrt(1 + z^2) - 1). So
+large errors count less than their squares.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ from storagelab.validation.articles import (
 
 ROOT = Path(__file__).resolve().parents[1]
 WRONG = 10.0
-"""The z for a figure whose run failed."""
+"""The z of a figure whose run failed."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Setup:
-    """Everything that a process needs to evaluate candidates."""
+    """All that a process needs to evaluate candidates."""
 
     cells: dict[str, Cell]
     blocks: tuple[Block, ...]
@@ -82,7 +82,8 @@ class Setup:
 
 @dataclass
 class Parameter:
-    """`path` leads to the figure in the scenario; `low` and `high` are the bounds of the search."""
+    """A parameter that can be varied. `path` leads to its figure in the scenario. `low` and `high` are the bounds of
+    the search."""
 
     name: str
     path: tuple[str, ...]
@@ -95,7 +96,8 @@ class Parameter:
         return self.low > 0 and self.high / self.low >= 20
 
     def value(self, share: float) -> int:
-        """The value at a position between the bounds: `share` 0 is the lower, 1 the upper."""
+        """Returns the value at a position between the bounds. At `share` 0 it is the lower bound, at 1 the upper
+        one."""
         share = min(1.0, max(0.0, share))
         if self.logarithmic:
             return round(self.low * (self.high / self.low) ** share)
@@ -111,7 +113,7 @@ class Parameter:
 
 
 def set_up(arguments: argparse.Namespace) -> Setup:
-    """Prepares the spec's blocks, as far as the figures in the fit need them."""
+    """Prepares the spec's blocks with the runs that the figures in the fit need."""
     experiment = reading.load(arguments.spec)
     base = {**experiment.base, "target": {**experiment.base["target"], "scale": arguments.scale}}
     update = {"repetitions": arguments.repetitions, "seed": arguments.seed, "base": base}
@@ -137,12 +139,12 @@ def set_up(arguments: argparse.Namespace) -> Setup:
     content = tuple(Block(runs, dict(scenario(_planned(runs, cells), folder))) for runs in blocks)
     inside = {
         name: cell for name, cell in cells.items() if name in made
-    }  # in the plan's order, in which levels are compared
+    }  # in the plan's order, because levels are compared in it
     return Setup(inside, content, tuple(fitted), tuple(watched))
 
 
 def _planned(runs: tuple[PlannedRun, ...], cells: Mapping[str, Cell]) -> PlannedBlock:
-    """A block reduced to the given cells: its drives are formatted as for the first of these cells."""
+    """Returns a block with only the cells of these runs. Its drives are formatted as for the first of these cells."""
     return PlannedBlock(runs, {run.cell_id: cells[run.cell_id] for run in runs})
 
 
@@ -151,7 +153,7 @@ def _cells_of(figure: PublishedFigure, levels: Levels, cells: Sequence[Cell]) ->
 
 
 def figures_of(content: object, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
-    """All labelled figures in a scenario."""
+    """Yields the path and the content of each labelled figure in a scenario."""
     if isinstance(content, dict):
         if "label" in content and "value" in content:
             yield path, content
@@ -161,7 +163,7 @@ def figures_of(content: object, path: tuple[str, ...] = ()) -> Iterator[tuple[tu
 
 
 def parameters_of(setup: Setup) -> dict[str, Parameter]:
-    """All figures of the server and the drives by name, without `profile`."""
+    """Returns all figures of the server and the drives, by their path without `profile`."""
     found = {}
     for block in setup.blocks:
         for path, figure in figures_of(block.content):
@@ -176,7 +178,7 @@ def picked(pattern: str, known: Mapping[str, Parameter]) -> list[Parameter]:
         one for name, one in known.items() if any(fnmatch.fnmatchcase(name.replace('"', ""), each) for each in wanted)
     ]
     if not found:
-        sys.exit(f"no parameter is called {pattern!r}; --list shows all")
+        sys.exit(f"no parameter is called {pattern!r}; --list shows all names")
     return found
 
 
@@ -188,13 +190,13 @@ def varied(patterns: Sequence[str], known: Mapping[str, Parameter]) -> list[Para
             try:
                 low, high = map(float, bounds.split(":")) if bounds else parameter.figure["bounds"]
             except (TypeError, ValueError, KeyError):
-                sys.exit(f"{parameter.name} has no bounds: give some with --vary '{parameter.name}=LOW:HIGH'")
+                sys.exit(f"{parameter.name} has no bounds: set them with --vary '{parameter.name}=LOW:HIGH'")
             chosen[parameter.name] = Parameter(parameter.name, parameter.path, parameter.figure, low, high)
     return list(chosen.values())
 
 
 def put(content: dict[str, Any], path: Sequence[str], value: object) -> None:
-    """Puts the value at the places where `path` exists: blocks may have different drives."""
+    """Sets the value at `path`, if the path exists. Blocks may have different drives, so it may not."""
     for part in path[:-1]:
         if part not in content:
             return
@@ -203,7 +205,7 @@ def put(content: dict[str, Any], path: Sequence[str], value: object) -> None:
 
 
 def fixed(words: Sequence[str], known: Mapping[str, Parameter]) -> list[tuple[tuple[str, ...], Any]]:
-    """Applies --set: parameters by name, anything else in the scenario by its path."""
+    """Returns the settings of --set. A switch of the server is found by its path, any other parameter by its name."""
     settings = []
     for word in words:
         name, _, text = word.partition("=")
@@ -236,7 +238,8 @@ def begin_worker(setup: Setup) -> None:
 
 @contextlib.contextmanager
 def side_by_side(setup: Setup, jobs: int) -> Iterator[Callable[[Sequence[Settings]], Iterator[dict[str, Any]]]]:
-    """Evaluates candidates in this many processes; with one, in this process."""
+    """Yields a function that evaluates candidates in this many processes. With one job, it evaluates them in this
+    process."""
     if jobs <= 1:
         begin(setup)
         yield lambda candidates: map(evaluate, candidates)
@@ -249,7 +252,8 @@ def side_by_side(setup: Setup, jobs: int) -> Iterator[Callable[[Sequence[Setting
 
 
 def evaluate(settings: Settings) -> dict[str, Any]:
-    """The value of each figure by its id: a number, a level, an order, or why there is none."""
+    """Returns the value of each figure by its id: a number, a level or an order. If there is none, it is a text that
+    says why."""
     assert _setup is not None
     runs: dict[str, list[Measurement]] = {}
     for block in _setup.blocks:
@@ -281,7 +285,7 @@ def _read(figure: PublishedFigure, levels: Levels, runs: Mapping[str, list[Measu
 
 
 def residuals(setup: Setup, values: Mapping[str, Any]) -> np.ndarray:
-    """z of each figure in the fit."""
+    """Returns the z of each figure in the fit."""
     found = []
     for figure, _ in setup.fitted:
         value = values.get(figure.id)
@@ -317,7 +321,8 @@ class Search:
     made: int = 0
 
     def at(self, points: Sequence[Sequence[float]]) -> list[np.ndarray]:
-        """Residuals at points of the unit cube, evaluated side by side; known points are not run again."""
+        """Returns the residuals at points of the unit cube. Points are evaluated at the same time. Known points are not
+        run again."""
         keys = [tuple(p.value(x) for p, x in zip(self.parameters, point, strict=True)) for point in points]
         new = [key for key in dict.fromkeys(keys) if key not in self.seen]
         if new and time.monotonic() > self.ends:
@@ -344,7 +349,8 @@ class Search:
         sys.stdout.flush()
 
     def least_squares(self) -> None:
-        """Least squares by finite differences, from the best point so far, with ever smaller steps."""
+        """Searches by least squares with finite differences. It starts from the best point so far, with smaller and
+        smaller steps."""
         for stride in (0.08, 0.04, 0.02, 0.01):
             start = np.clip([p.share(v) for p, v in zip(self.parameters, self.best[1], strict=True)], 1e-3, 1 - 1e-3)
             optimize.least_squares(
@@ -359,7 +365,7 @@ class Search:
         return np.array([(z - here) / step for z, step in zip(there, steps, strict=True)]).T
 
     def evolution(self, seed: int) -> None:
-        """Searches the whole space within the bounds: slow, but does not stop at a local minimum."""
+        """Searches the whole space within the bounds. This is slow, but does not stop at a local minimum."""
         start = [p.share(v) for p, v in zip(self.parameters, self.best[1], strict=True)]
         optimize.differential_evolution(
             lambda point: cost_of(self.at([point])[0]), [(0.0, 1.0)] * len(start), x0=start, rng=seed,
@@ -413,13 +419,13 @@ def _shown(value: object) -> str:
 def arguments_of(words: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--vary", action="append", default=[], metavar="NAME[=LOW:HIGH]", help="search this parameter")
-    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="hold this parameter there")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="set a parameter's value")
     parser.add_argument(
-        "--figures", action="append", metavar="ID", help="fit only these figures; default: all of the spec"
+        "--figures", action="append", metavar="ID", help="fit only these figures; default: all figures of the spec"
     )
     parser.add_argument("--minutes", type=float, default=5.0, help="how long to search")
     parser.add_argument("--method", choices=("least-squares", "evolution"), default="least-squares")
-    parser.add_argument("--jobs", type=int, default=2, help="candidates side by side")
+    parser.add_argument("--jobs", type=int, default=2, help="how many candidates to evaluate at the same time")
     parser.add_argument("--spec", type=Path, default=ROOT / "experiments/multiple-data-files.toml")
     parser.add_argument("--scale", type=int, default=64)
     parser.add_argument("--repetitions", type=int, default=1)

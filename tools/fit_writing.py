@@ -1,4 +1,4 @@
-"""Writes the results of tools/fit_model.py into the profiles, with the figures on which they were fitted."""
+"""Writes the results of tools/fit_model.py into the profiles. It also writes on which figures they were fitted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PROFILES = ROOT / "src/storagelab/profiles"
 
 
 def write(drives: Mapping[str, Any], parameters: Sequence[Any], values: Sequence[int], rows: Sequence[str]) -> None:
-    """Writes values into the profiles and leaves everything around them unchanged."""
+    """Writes values into the profiles. The rest of the profiles does not change."""
     for parameter, value in zip(parameters, values, strict=True):
         if parameter.figure["label"] not in ("fitted", "assumed"):
             print(f"not written: {parameter.name} is {parameter.figure['label']}, neither fitted nor assumed")
@@ -29,7 +29,7 @@ def write(drives: Mapping[str, Any], parameters: Sequence[Any], values: Sequence
 
 
 def _place(drives: Mapping[str, Any], path: Sequence[str]) -> tuple[Path, Sequence[str]]:
-    """The profile that holds a figure of the scenario, and the figure's path in it."""
+    """Returns the profile that contains a figure of the scenario, and the figure's path in the profile."""
     if path[0] == "server":
         return PROFILES / f"servers/{profiles.server().name}.toml", path[1:]
     drive = drives[path[1]]
@@ -43,7 +43,7 @@ def _within(value: int, bounds: Sequence[float] | None) -> bool:
 def _write(file: Path, parameter: Any, pattern: str, replacement: str) -> None:
     text, count = re.subn(pattern, replacement, file.read_text(encoding="utf-8"), flags=re.MULTILINE)
     if count != 1:
-        sys.exit(f"{file}: {parameter.name} is not there as expected; nothing was written of it")
+        sys.exit(f"{file}: {parameter.name} is not in the expected form; it was not written")
     file.write_text(text, encoding="utf-8")
     print(f"written: {parameter.name} in {file.relative_to(ROOT)}")
 

@@ -1,6 +1,6 @@
-"""Traces in the kernel what processes do: sleep (and in which system call), wait for a CPU, or run.
+"""Traces in the kernel what processes do: they sleep (and in which system call), wait for a CPU, or run.
 
-Needs Linux on x86-64, root, and a mounted tracefs.
+It needs Linux on x86-64, root, and a mounted tracefs.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ CLASSES = ("latch", "lock", "sync", "write", "read", "spin", "no event")
 NO_CLASS = "no event"
 Seconds = defaultdict[str, float]
 
-CALLS = {  # numbers of x86-64
+CALLS = {  # the numbers of system calls on x86-64
     "latch": {202, 449}, "lock": {232, 281, 441, 7, 271}, "sync": {74, 75, 277}, "read": {0, 17, 19, 295, 221, 426},
     "write": {1, 18, 20, 296, 285, 77}, "spin": {23, 35, 230, 270},
 }  # fmt: skip
 CLASS_OF_CALL = {number: name for name, numbers in CALLS.items() for number in numbers}
 Classify = Callable[[int, int, Sequence[int]], str]
-"""Maps a session, the number of its system call and the call's arguments to a class."""
+"""A function of a session, the number of its system call and the call's arguments. It returns the class of the call."""
 
 
 def class_of_call(_: int, number: int, __: Sequence[int]) -> str:
@@ -35,8 +35,8 @@ def class_of_call(_: int, number: int, __: Sequence[int]) -> str:
 
 @dataclass
 class Truth:
-    """Totals of all sessions, by class of system call: seconds asleep, queued for a CPU, running; and how often they
-    slept.
+    """The sums over all sessions, by class of system call: the seconds in which they slept, queued for a CPU, and ran;
+    and how often they slept.
     """
 
     blocked_s: Seconds = field(default_factory=lambda: defaultdict(float))
@@ -46,7 +46,7 @@ class Truth:
 
 
 class Trace:
-    """A trace of some processes only, kept in memory until the load has ended, so that no reader disturbs it."""
+    """A trace of some processes. It stays in memory until the load has ended, so no reader disturbs the load."""
 
     def __init__(self, pids: Sequence[int]) -> None:
         self._folder = TRACING / "instances" / f"storagelab-check-{os.getpid()}"
@@ -76,7 +76,7 @@ class Trace:
         self._set("tracing_on", "0")
 
     def lines(self) -> Iterator[str]:
-        """The traced events, oldest first. Raises RuntimeError if the buffer was too small for all of them."""
+        """Yields the traced events, oldest first. Raises RuntimeError if the buffer was too small for all of them."""
         for stats in self._folder.glob("per_cpu/cpu*/stats"):
             lost = re.search(r"^overrun: (\d+)", stats.read_text(), re.MULTILINE)
             if lost and int(lost[1]):
@@ -91,7 +91,7 @@ _WOKEN = re.compile(r"comm=.* pid=(\d+) prio")
 
 
 class Session:
-    """Follows one process through the trace."""
+    """Follows one process in the trace."""
 
     def __init__(self, truth: Truth, window: tuple[float, float]) -> None:
         self._truth = truth
@@ -110,7 +110,7 @@ class Session:
         self._class = name
 
     def account(self, at_s: float) -> None:
-        """Adds the time since the last change, as far as it lies within the window."""
+        """Adds the time since the last change, but only the part inside the window."""
         at_s = min(at_s, self._end_s)
         if at_s > self._since_s:
             by_state = {"blocked": self._truth.blocked_s, "queued": self._truth.queued_s}
@@ -121,7 +121,8 @@ class Session:
 def read_truth(
     lines: Iterable[str], windows: dict[int, tuple[float, float]], classify: Classify = class_of_call
 ) -> Truth:
-    """Adds up the trace: each session (by PID, or by thread) from its start to its finish, by the monotonic clock."""
+    """Returns the sums over the trace. Each session (by PID, or by thread) counts from its start to its finish, in
+    monotonic time."""
     truth = Truth()
     sessions = {pid: Session(truth, window) for pid, window in windows.items()}
     for line in lines:
@@ -152,6 +153,6 @@ def _follow(sessions: dict[int, Session], classify: Classify, pid: int, at_s: fl
 
 
 def _called(classify: Classify, pid: int, detail: str) -> str:
-    """Parses `NR 75 (1a, 0, ...)`; arguments are hexadecimal."""
+    """Parses `NR 75 (1a, 0, ...)`. The arguments are hexadecimal."""
     call, _, arguments = detail.partition("(")
     return classify(pid, int(call.split()[1]), [int(word, 16) for word in arguments.rstrip(") ").split(", ") if word])

@@ -5,7 +5,7 @@
     python tools/make_docs.py --samples FOLDER   only writes the sample reports
 
 A page marks the place of a table with two comments, `<!-- generated: WHAT -->` and `<!-- end -->`. The text between
-them comes from the models, the command line or the engines' vocabularies, so it can't differ from the code.
+them is made from the models, the command line or the engines' vocabularies, so it can't differ from the code.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 SITE = ROOT / "build" / "docs"
 MAN = DOCS / "man" / "data" / "share" / "man" / "man1" / "storagelab.1"
-"""The path below docs/man, which is also the path in the wheel."""
+"""The part of the path below docs/man/data is also the path in the wheel."""
 CAPTURE_SCHEMA = ROOT / "src" / "storagelab" / "capture" / "capture.schema.json"
 EXPORT_SCHEMA = ROOT / "src" / "storagelab" / "report" / "export" / "export.schema.json"
 _GENERATED = re.compile(r"(<!-- generated: (.+?) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -72,23 +72,24 @@ _PARTS = {
     "estimate": "Estimate",
     "sample": "Sample",
 }
-"""Maps each part that the page describes in a separate table to its class."""
+"""Maps each part that the page describes in a separate table to its class. "" is the top level."""
 
 
 def fields_of(part: str) -> str:
-    """The fields of one part of the export; "" is its top level."""
+    """Returns the table of the fields of one part of the export. The part "" is its top level."""
     whole = json_schema()
     return table(["field", "meaning"], _fields(whole["$defs"][part] if part else whole, whole, ""))
 
 
 def fields_of_capture() -> str:
-    """The fields of a capture's manifest."""
+    """Returns the table of the fields of a capture's manifest."""
     whole = capture_schema()
     return table(["field", "meaning"], _fields(whole, whole, ""))
 
 
 def _fields(part: Schema, whole: Schema, before: str) -> Iterator[Row]:
-    """A row for each field. Fields without a description share one row, which has the description of the part."""
+    """Yields a row for each field. Fields without a description share one row, which has the description of their
+    part."""
     meanings = {name: _meaning(field, whole) for name, field in part["properties"].items()}
     if undescribed := [f"`{before}{name}`" for name, meaning in meanings.items() if not meaning]:
         yield [", ".join(undescribed), _joined(part.get("description", ""))]
@@ -104,7 +105,7 @@ def _meaning(field: Schema, whole: Schema) -> str:
 
 
 def _named(field: Schema, whole: Schema) -> Any:
-    """The table that a field refers to, unless the page describes it elsewhere."""
+    """Returns the table that a field refers to, or {} if the page describes this table elsewhere."""
     name = field.get("$ref", "").rpartition("/")[2]
     return whole["$defs"][name] if name and name not in _PARTS.values() else {}
 
@@ -114,7 +115,7 @@ def _joined(text: str) -> str:
 
 
 def _words(field: Schema) -> Iterator[str]:
-    """The values that a field allows, if its description does not list them all."""
+    """Yields the values that a field allows, unless its description lists them all."""
     choices = [field, *field.get("anyOf", ()), field.get("items", {})]
     words = [word for choice in choices for word in choice.get("enum", ())]
     if left := [f"`{word}`" for word in words if f"`{word}`" not in field.get("description", "")]:
@@ -122,7 +123,7 @@ def _words(field: Schema) -> Iterator[str]:
 
 
 def _inside(field: Schema, whole: Schema) -> Iterator[Schema]:
-    """The tables in a field, or in a list of such tables."""
+    """Yields the tables in a field, or in a list of such tables."""
     found = _named(field, whole) or field
     if "properties" in found:
         yield found
@@ -134,7 +135,7 @@ def _inside(field: Schema, whole: Schema) -> Iterator[Schema]:
 
 
 def cautions() -> str:
-    """Every kind of caution, and what it means with its figures."""
+    """Returns a table of all kinds of cautions, with the meaning of each."""
     return table(["kind", "meaning"], ([f"`{one.kind}`", _joined(one.__doc__ or "")] for one in kinds()))
 
 
@@ -142,7 +143,7 @@ def cautions() -> str:
 
 
 _OF_TYPE = re.compile(r" <([^|>]+)>")
-"""The suffix that typer puts after a name. Choices, which it writes in the same way but with bars, stay."""
+"""The suffix that typer puts after a name. Typer writes choices in the same way but with bars. They are not removed."""
 
 
 def _spelled(found: re.Match[str]) -> str:
@@ -150,13 +151,13 @@ def _spelled(found: re.Match[str]) -> str:
 
 
 def command_line() -> str:
-    """Every verb with its arguments and options, as `--help` shows them."""
+    """Returns every verb with its arguments and options, as `--help` shows them."""
     every = _commands(typer.main.get_command(cli.app), "storagelab")
     return "\n".join(_verb(*verb) for verb in every if verb[1] != "storagelab")
 
 
 def _commands(command: Any, called: str) -> Iterator[tuple[Any, str]]:
-    """A command and its subcommands, each with the words that call it."""
+    """Yields a command and its subcommands. Each has the words with which users call it."""
     yield command, called
     for name in command.list_commands(None) if hasattr(command, "list_commands") else ():
         yield from _commands(command.get_command(None, name), f"{called} {name}")
@@ -176,7 +177,7 @@ def _verb(command: Any, called: str) -> str:
 
 
 def man_page() -> str:
-    """The command line as roff: every verb with its arguments and options."""
+    """Returns the command line as roff: every verb with its arguments and options."""
     top = typer.main.get_command(cli.app)
     verbs = "".join(_man_verb(*verb) for verb in _commands(top, "storagelab") if verb[1] != "storagelab")
     codes = "".join(f".TP\n{_roff(code)}\n{_roff(meaning)}\n" for code, meaning in _exit_codes())
@@ -197,7 +198,7 @@ def _man_verb(command: Any, called: str) -> str:
 
 
 def _exit_codes() -> Iterator[Row]:
-    """The rows of the table in the page of the command line."""
+    """Yields the rows of the table of exit codes in the page of the command line."""
     page = (DOCS / "reference" / "command-line.md").read_text("utf-8")
     table = page.partition("## Exit codes")[2].partition("\n\n")[0]
     for line in table.strip().splitlines()[2:]:
@@ -206,7 +207,7 @@ def _exit_codes() -> Iterator[Row]:
 
 
 def _roff(text: str) -> str:
-    """One line of text. A dot or a quote at its beginning would be a command."""
+    """Returns one line of text as roff. A dot or a quote at the beginning is escaped, because it would be a command."""
     text = text.replace("\\", "\\e").replace("-", "\\-")
     return f"\\&{text}" if text.startswith((".", "'")) else text
 
@@ -215,7 +216,8 @@ def _roff(text: str) -> str:
 
 
 def recipes() -> str:
-    """The ready-made specs by their questions: what each needs, and how long it takes by `plan`'s first guess."""
+    """Returns the ready-made specs by their questions: the needs of each, and the time that `plan` estimates for it
+    before any run."""
     text = ""
     for group, names in {**MEASURED, **SIMULATED}.items():
         plans = {name: expand(parse(text_of(name), name)) for name in names}
@@ -228,7 +230,7 @@ def recipes() -> str:
 
 
 def _needs(plan: Plan) -> str:
-    """The requirements of a spec besides storagelab and space on a disk."""
+    """Returns the requirements of a spec in addition to storagelab and space on a disk."""
     configs = [cell.config for cell in plan.cells]
     volumes_of = [{name: config.volumes[name] for name in config.volumes_used} for config in configs]
     volumes = [volume for one in volumes_of for volume in one.values()]
@@ -253,7 +255,7 @@ def _needs(plan: Plan) -> str:
 
 
 def articles() -> str:
-    """The articles that the simulator repeats, each with its address and the recipe that repeats it."""
+    """Returns the articles that the simulator repeats. Each has its address and the recipe that repeats it."""
     rows = [
         [
             one.id,
@@ -270,7 +272,7 @@ def articles() -> str:
 
 
 def waits_of(events: Any) -> str:
-    """The waits that an engine lists in its module `events`, without empty columns."""
+    """Returns the table of the waits that an engine lists in its module `events`, without empty columns."""
     heads = ["category", "wait", "SQL Server's name", "what is waited for"]
     listed = events.LISTED.items()
     rows = sorted(
@@ -285,7 +287,7 @@ def waits_of(events: Any) -> str:
 
 
 def figures_of_kind(kind: str) -> str:
-    """The figures of a kind of drive, or of the server, as the simulator's core declares them."""
+    """Returns the figures of a kind of drive, or of the server, as the simulator declares them."""
     rows = [
         [f"`{one.path}`" + (" (optional)" if one.optional else ""), _may_be(one), one.meaning]
         for one in figures_of(kind)
@@ -331,11 +333,12 @@ _MAY_DESTROY = (
     ("nothing but its own folder", "volumes.NAME.path", ""),
     ("nothing", "volumes.NAME.device", ""),
 )
-"""What may be destroyed, by which key or verb, and the option that confirms it, if any. Code has the words of both."""
+"""What may be destroyed, by which key or verb, and the option that confirms it, if any. The texts about keys, verbs and
+options come from the code."""
 
 
 def destroyed() -> str:
-    """For each key and verb that touches drives: what it may destroy, and the confirmation that it requires."""
+    """Returns, for each key and verb that affects drives, what it may destroy and which confirmation it requires."""
     rows = []
     for what, name, confirmed_by in _MAY_DESTROY:
         tables = models_in(Config.model_fields[name.partition(".")[0]].annotation) if "." in name else []
@@ -362,7 +365,7 @@ def _command(called: str) -> Any:
 
 
 def glossary() -> str:
-    """Each term as a heading, so that other pages can link to it."""
+    """Returns each term as a heading, so that other pages can link to it."""
     return "\n".join(f"## {term}\n\n{meaning}\n" for term, meaning in GLOSSARY.items())
 
 
@@ -386,12 +389,12 @@ GENERATED: dict[str, Callable[[], str]] = {
 
 
 def written(text: str) -> str:
-    """A page with all of its tables regenerated."""
+    """Returns a page in which all tables are generated again."""
     return _GENERATED.sub(lambda found: f"{found[1]}\n{GENERATED[found[2]]()}\n{found[3]}", text)
 
 
 def write_tables() -> list[Path]:
-    """Write the pages that changed, and return them."""
+    """Writes the pages that changed, and returns them."""
     changed = []
     export = json.dumps(json_schema(), ensure_ascii=False) + "\n"
     of_specs, of_captures = schema_text(spec_schema()), schema_text(capture_schema())
@@ -414,7 +417,8 @@ def write_tables() -> list[Path]:
 
 
 def build(site: Path) -> int:
-    """Build the site without any network access, with the sample reports; a warning is an error."""
+    """Builds the site without network access, and adds the sample reports. A warning is an error. Returns Sphinx's exit
+    code."""
     command = [sys.executable, "-m", "sphinx", "--fail-on-warning", "--keep-going", "--nitpicky", "--quiet"]
     failed = subprocess.run([*command, str(DOCS), str(site)], check=False).returncode
     write_samples(site / "samples")
@@ -422,7 +426,7 @@ def build(site: Path) -> int:
 
 
 def write_samples(to: Path) -> None:
-    """Write the report of each campaign that is stored in docs/samples, as docs/samples.md links to it."""
+    """Writes the report of each campaign that is stored in docs/samples. docs/samples.md links to these reports."""
     to.mkdir(parents=True, exist_ok=True)
     for stored in sorted((DOCS / "samples").glob("*.sqlite.gz")):
         name = stored.name.removesuffix(".sqlite.gz")

@@ -19,19 +19,19 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
 PICTURES = {"waits.png": "demo-waits.png"}
-"""Maps a chart of the report to its picture in docs/pictures."""
+"""Maps the file of a chart in the report to its picture in docs/pictures."""
 BEGIN, END = "<!-- example: begin -->\n", "<!-- example: end -->"
 
 
 def storagelab(results: Path, *words: str) -> str:
-    """The output of `storagelab WORDS` on a terminal of 80 columns."""
+    """Returns the output of `storagelab WORDS` on a terminal of 80 columns."""
     command = [sys.executable, "-m", "storagelab", *words, "--results", str(results)]
     environment = {**os.environ, "COLUMNS": "80", "NO_COLOR": "1"}
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True).stdout
 
 
 def example(said: str, run: Mapping[str, Any]) -> str:
-    """The text between the marks: the demo's output, and where and when its first `run` was measured."""
+    """Returns the text between the marks: the demo's output, and where and when its first `run` was measured."""
     where = run["measurement"]["environment"]
     volume = where["volumes"]["disk"]
     disk = "a virtual disk" if volume["virtual"] else volume["device_model"] or volume["device"]
@@ -45,7 +45,7 @@ def example(said: str, run: Mapping[str, Any]) -> str:
 
 
 def put_into(text: str, inside: str) -> str:
-    """The document with `inside` between its marks."""
+    """Returns the document with `inside` between its marks."""
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not end:

@@ -1,10 +1,10 @@
 """Rewrite the golden answers in tests/golden/answers from stored results.
 
     python tools/make_golden_answers.py RESULTS NAME...     a file of thinned findings and a text for each experiment
-    python tools/make_golden_answers.py                     the texts alone: of stored findings, and of cautions
+    python tools/make_golden_answers.py                     only the texts: of stored findings, and of cautions
 
-The findings are true ones, without what no line of an answer rests on. Read every text that changes before you commit
-it.
+The findings are real ones, without the parts that no line of an answer uses. Read every text that changes before you
+commit it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from storagelab.spec.matrix import expand
 
 FOLDER = Path(__file__).resolve().parent.parent / "tests" / "golden" / "answers"
 LEAST_SPENT = 1e-7
-"""The least fraction of a connection's time; waits that took less are left out."""
+"""The smallest fraction of a connection's time. Waits with a smaller one are left out."""
 DIGITS = 6
 _UNUSED = {
     "points", "wait_trends", "wait_changes", "speed_ups", "found", "wait_shares", "raw_io", "checkpoint_s",
@@ -47,7 +47,7 @@ def thinned(findings: Findings) -> dict[str, Any]:
 
 
 def _whole_s(cell: dict[str, Any]) -> float:
-    """The seconds of a connection, summed over all runs."""
+    """Returns the seconds of a connection, summed over all runs."""
     return sum(sum(one["by_run_s"]) for one in cell["spent"])
 
 
@@ -107,7 +107,7 @@ def reword() -> None:
 
 
 def refused_world(changes: list[tuple[str, str]]) -> str:
-    """The output of `storagelab plan` for the small simulated experiment with these changes, on one line."""
+    """Returns the output of `storagelab plan`, on one line, for the small simulated experiment with these changes."""
     from real_servers import site_at
     from simulated_specs import SMALL
 
@@ -119,7 +119,7 @@ def refused_world(changes: list[tuple[str, str]]) -> str:
         preflight(expand(experiment), site_at(Path()))
     except StoragelabError as error:
         return " ".join(str(error).split()).removeprefix("x.toml: ")
-    raise SystemExit(f"is not refused: {changes}")
+    raise SystemExit(f"these changes are not refused: {changes}")
 
 
 def write_cases(file: Path, cases: list[dict[str, Any]]) -> None:
@@ -144,7 +144,7 @@ def main() -> None:
         (FOLDER / f"{name}.json").write_text(text + "\n", "utf-8")
         lines = answer_lines(findings)
         if lines != answer_lines(Findings.model_validate_json(text)):
-            raise SystemExit(f"{name}: thinned too much, as its answer differs")
+            raise SystemExit(f"{name}: too much was removed, because its answer differs")
         (FOLDER / f"{name}.txt").write_text("\n".join(lines) + "\n", "utf-8")
         print("\n".join([f"== {name}, {len(text):,} bytes", *lines]))
 

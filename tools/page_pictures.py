@@ -1,6 +1,7 @@
-"""Takes the pictures of docs/how-to/read-a-report.md in a real browser, by following that page step by step.
+"""Takes the pictures of docs/how-to/read-a-report.md in a real browser. It follows that page step by step.
 
-tools/page_pictures.py RESULTS: a folder of results with a finished `multiple-data-files`, whose report is written anew.
+tools/page_pictures.py RESULTS: RESULTS is a folder of results with a finished `multiple-data-files`. Its report is
+written again.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ ROOT = Path(__file__).parent.parent
 PICTURES = ROOT / "docs" / "pictures"
 NAME = "multiple-data-files"
 LARGEST = 150_000
-"""Bytes of a picture."""
+"""The most bytes of a picture."""
 
 
 def choose(page: Page) -> str:
@@ -74,14 +75,14 @@ TASKS: dict[str, Callable[[Page], str | Path]] = {
 
 
 def _cell(page: Page, files: str, driver: str) -> str:
-    """The label of a cell in the lists of pins, which begins with its id."""
+    """Returns the label of a cell in the lists of pins. It begins with the cell's id."""
     named = f"({files} file{'s' if files != '1' else ''}, basic, {driver})"
     labels = page.locator("#explore-pins option").all_inner_texts()
     return next(label for label in labels if label.endswith(named))
 
 
 def _taken(page: Page, where: str, file: Path) -> None:
-    """Take a picture of the part of the page that contains everything selected."""
+    """Takes a picture of the part of the page that contains everything selected."""
     page.wait_for_timeout(500)
     page.evaluate("window.scrollTo(0, 0)")
     boxes = [box for one in page.locator(where).all() if (box := one.bounding_box())]
@@ -94,7 +95,7 @@ def _taken(page: Page, where: str, file: Path) -> None:
 
 
 def _half_size(page: Page, saved: Path, file: Path) -> None:
-    """Scales a screenshot, which has two pixels for each pixel of the page, to the size of the page."""
+    """Scales a screenshot to the size of the page. The screenshot has two pixels for each pixel of the page."""
     encoded = base64.b64encode(saved.read_bytes()).decode()
     page.goto("about:blank")
     page.set_content(f'<img src="data:image/png;base64,{encoded}" style="zoom: 0.5">')

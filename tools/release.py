@@ -1,8 +1,8 @@
 """Checks the files that `make wheel` built, and writes the notes of the release: tools/release.py FOLDER
 
-It checks that the version has its section in CHANGELOG.md, that package indexes will accept the files, that the licence
-of each bundled crate is included, and that a wheel installs and plans in a new environment without compilers. Nothing
-is uploaded.
+It checks that CHANGELOG.md has a section for the version, that package indexes will accept the files, that the licence
+of each bundled crate is included, and that a wheel can be installed in a new environment without compilers and can plan
+an experiment there. It uploads nothing.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from storagelab import __version__
 
 ROOT = Path(__file__).resolve().parent.parent
 ASK_NOTHING = ("Apache-2.0", "Unlicense")
-"""Licences whose text is that of the file LICENSE, or that require no text. A crate may offer a choice."""
+"""Licences whose text is in the file LICENSE, or that require no text. If a crate offers a choice of licences, one of
+these suffices."""
 ONLY_WHILE_BUILDING = {"unicode-ident", "target-lexicon"}
-"""Crates of macros and build scripts, which leave no code in the wheel."""
+"""Crates of macros and build scripts. They leave no code in the wheel."""
 INSTALLED = "init wal-volume --output my.toml", "plan my.toml", "--version"
 
 
@@ -47,7 +48,7 @@ def main(folder: Path) -> None:
 
 
 def notes_of(version: str, changes: str) -> str:
-    """The section of a version in CHANGELOG.md."""
+    """Returns the section of a version in CHANGELOG.md, as the notes of the release."""
     found = re.search(rf"^## {re.escape(version)}\b[^\n]*\n(.*?)(?=^## |\Z)", changes, re.MULTILINE | re.DOTALL)
     if found is None or not found[1].strip():
         sys.exit(f"CHANGELOG.md: has no section ## {version}; write what changed, for users")
@@ -55,7 +56,7 @@ def notes_of(version: str, changes: str) -> str:
 
 
 def without_licence(wheel: Path) -> Iterator[str]:
-    """The bundled crates whose licence asks for a text that the wheel lacks."""
+    """Yields the bundled crates whose licence requires a text that the wheel does not contain."""
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
         (bill,) = (name for name in names if name.endswith("storagelab-py.cyclonedx.json"))
@@ -68,9 +69,9 @@ def without_licence(wheel: Path) -> Iterator[str]:
 
 
 def try_installing(wheel: Path) -> None:
-    """Installs a wheel into a new environment, where no compiler can be found, and plans a ready-made spec."""
+    """Installs a wheel into a new environment without a compiler, and plans a ready-made spec there."""
     with tempfile.TemporaryDirectory() as place:
-        Path(place).chmod(0o755)  # as root, servers run as another user, who must be able to read what is installed
+        Path(place).chmod(0o755)  # as root, servers run as another user, who must be able to read the installed files
         subprocess.run([sys.executable, "-m", "venv", f"{place}/lab"], check=True)
         alone = {"PATH": f"{place}/lab/bin", "HOME": place, **from_pip()}
         pip = [f"{place}/lab/bin/python", "-m", "pip", "install", "--quiet", "--only-binary", ":all:", str(wheel)]
@@ -78,11 +79,11 @@ def try_installing(wheel: Path) -> None:
         for words in INSTALLED:
             command = [f"{place}/lab/bin/storagelab", *words.split()]
             subprocess.run(command, cwd=place, env={**alone, "PATH": f"{alone['PATH']}:/usr/bin"}, check=True)
-    print(f"{wheel.name}: installs without a compiler, and plans")
+    print(f"{wheel.name}: can be installed and can plan without a compiler")
 
 
 def from_pip() -> dict[str, str]:
-    """The settings by which pip reaches its index on this machine."""
+    """Returns the settings with which pip connects to its index on this machine."""
     return {name: value for name, value in os.environ.items() if name.startswith(("PIP_", "SSL_", "HTTPS_"))}
 
 

@@ -1,4 +1,4 @@
-"""The tables of a spec's keys, from the models."""
+"""Makes the tables of a spec's keys from the models."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from storagelab.spec import keys
 from storagelab.spec.units import WITH_UNIT
 
 _BEYOND_SAYING = 2**53
-"""Bounds too large to matter; the tables leave them out."""
+"""Bounds as large as this are not shown in the tables."""
 Row = Sequence[str]
 Field = tuple[str, FieldInfo]
 
 
 def table(heads: Row, rows: Iterable[Row]) -> str:
-    """A table in Markdown. Bars are escaped, since they would end the cell."""
+    """Returns a table in Markdown. Bars are escaped, because they would end the cell."""
     lines = [heads, ["---"] * len(heads), *rows]
     return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
 
 
 def models_in(annotation: object) -> list[type[BaseModel]]:
-    """The models in a key's type: none for a plain value, several if a table has kinds."""
+    """Returns the models in a key's type: none for a plain value, several for a table that has kinds."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     return [model for part in get_args(annotation) for model in models_in(part)]
 
 
 def keys_of_table(name: str) -> str:
-    """The keys of one of the spec's tables, and of the tables below it."""
+    """Returns the keys of one of the spec's tables, and of the tables below it."""
     field = Config.model_fields[name]
     below = ".NAME" if "dict[" in str(field.annotation) else ""
     return _tables(models_in(field.annotation), f"{name}{below}")
@@ -47,7 +47,8 @@ def keys_of_experiment() -> str:
 
 
 def _tables(models: Sequence[type[BaseModel]], place: str) -> str:
-    """The keys of a table and of the tables below it, with the keys of each kind if a table has kinds."""
+    """Returns the keys of a table and of the tables below it. If a table has kinds, the keys of each kind follow
+    separately."""
     kinds = {model: get_args(model.model_fields["kind"].annotation)[0] for model in models} if len(models) > 1 else {}
     text = (
         table(["`kind`", "meaning"], [[f'`"{kind}"`', _first_line(model)] for model, kind in kinds.items()])
@@ -67,7 +68,7 @@ def _tables(models: Sequence[type[BaseModel]], place: str) -> str:
 def _by_owners(
     models: Sequence[type[BaseModel]], kinds: Mapping[type[BaseModel], str]
 ) -> dict[tuple[type[BaseModel], ...], list[Field]]:
-    """Which models share which keys, without the key that distinguishes kinds."""
+    """Returns the fields by the models that share them, without the key `kind` if there are several kinds."""
     found: dict[tuple[type[BaseModel], ...], list[Field]] = {}
     for model in models:
         for name, field in model.model_fields.items():
@@ -97,7 +98,7 @@ def _table_of(model: type[BaseModel], fields: Iterable[Field], place: str) -> st
 
 
 def _takes(schema: keys.Schema, whole: keys.Schema) -> str:
-    """The values that a key takes, in readable form."""
+    """Returns the values that a key allows, in readable form."""
     if "$ref" in schema:
         return _takes(whole["$defs"][schema["$ref"].rpartition("/")[2]], whole)
     choices = [one for one in schema.get("anyOf", ()) if one.get("type") != "null"]

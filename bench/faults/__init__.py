@@ -1,13 +1,13 @@
-"""Sends kills and signals at random moments to whole campaigns of each kind. No run may be lost or repeated, nothing
-may remain, and every campaign must end in time.
+"""Sends kills and signals at random moments to whole campaigns of each kind. No run may be lost or repeated, no files
+or processes may be left, and every campaign must end in time.
 
 ARGS="--only faults"                                              the whole list
 ARGS="--only faults --as-user nobody"                             the same as another user
 ARGS="--only faults --faults-kind mariadb --kills 30 --seed 3"    a part of it
 ARGS="--only faults --kept FILE"                                  continues where it was stopped
 
-The seed determines the moments as shares of a campaign. The steps that they interrupt depend on the machine. So each
-kill notes the interrupted step, and the table shows all of them.
+The seed determines the moments as shares of a campaign. Which steps they interrupt depends on the machine. So each kill
+records the interrupted step, and the table shows all of them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _SIGNALS = 120
 _NEEDS = {"mariadb": "mariadbd", "raw-io": "fio", "pgbench": "pgbench", "template": "pgbench",
           "replay": "fio", "capture": "pgbench", "fit": "fio"}  # fmt: skip
 _ROOTS = {"made", "made-for-block"}
-"""Only root may make volumes."""
+"""The kinds that only root can run, because only root may make volumes."""
 _ROOT = Path(__file__).parent.parent.parent
 _PHASES = (
     "loading itself", "checking settings", "trial start", "set-up", "making a template", "load", "tear-down", "report",
@@ -48,16 +48,16 @@ _PHASES = (
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     ours = parser.add_argument_group("--only faults")
-    ours.add_argument("--faults-kind", choices=KINDS, action="append", help="these kinds of campaigns alone")
-    ours.add_argument("--kills", type=int, help="kills of each kind; default: as many as the list says")
-    ours.add_argument("--signals", type=int, help=f"signals over all kinds; default: {_SIGNALS}")
-    ours.add_argument("--seed", type=int, default=1, help="of the moments")
-    ours.add_argument("--as-user", metavar="NAME", help="run storagelab as this user; takes root's rights")
-    ours.add_argument("--side-by-side", type=int, default=2, help="kinds at a time")
+    ours.add_argument("--faults-kind", choices=KINDS, action="append", help="only these kinds of campaigns")
+    ours.add_argument("--kills", type=int, help="kills of each kind; default: the numbers of the list")
+    ours.add_argument("--signals", type=int, help=f"the sum of signals over all kinds; default: {_SIGNALS}")
+    ours.add_argument("--seed", type=int, default=1, help="the seed of the moments")
+    ours.add_argument("--as-user", metavar="NAME", help="run storagelab as this user; only root can do this")
+    ours.add_argument("--side-by-side", type=int, default=2, help="how many kinds run at the same time")
 
 
 def figures(options: argparse.Namespace) -> Iterator[Figure]:
-    """Yields one figure for each promise of each kind, and then prints one table of all."""
+    """Yields one figure for each promise of each kind. Then prints one table of all kinds."""
     began_s = time.monotonic()
     kinds = [kind for kind in options.faults_kind or KINDS if kind not in _NEEDS or shutil.which(_NEEDS[kind])]
     user = options.as_user
@@ -101,7 +101,7 @@ def _of_found(kind: Kind, found: Found, options: argparse.Namespace) -> Iterator
 
 
 def table(found: dict[Kind, Found]) -> str:
-    """One line for each kind: the faults, and the steps that kills and signals interrupted."""
+    """Returns one line for each kind: the faults, and the steps that kills and signals interrupted."""
     heads = ["kind", "kills", *WRONG, "signals", "longest s", "wrong after", *_PHASES]
     rows = []
     for kind, one in found.items():
@@ -133,8 +133,8 @@ def _of_kind(kind: Kind, options: argparse.Namespace, kinds: int) -> Found:
     kills, asked = max(0, kills - found.kills), max(0, -int(-signals // 1) - len(found.signals_took_s))
     if not kills and not asked:
         return found
-    # A short name, so that the paths of sockets in the campaign's temporary folder are short enough. A server may enter
-    # the folder.
+    # The name is short, so that the paths of sockets in the campaign's temporary folder are short enough. Servers of
+    # other users must be able to enter the folder.
     with tempfile.TemporaryDirectory(prefix="slab-", dir="/tmp", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         folder.chmod(0o755)
@@ -163,7 +163,7 @@ def _started(
 
 
 def _kept(kind: Kind, options: argparse.Namespace) -> Found:
-    """The results of an earlier call for this kind and this user."""
+    """Returns the results of earlier calls for this kind and this user."""
     found = Found()
     if options.kept is not None and options.kept.exists():
         for line in options.kept.read_text(encoding="utf-8").splitlines():

@@ -1,5 +1,5 @@
-"""Small campaigns of each kind to kill and to stop: `storagelab run` in its own folder, and the remains that it must
-not leave.
+"""Small campaigns of each kind, which are killed and stopped. Each is a `storagelab run` in its own folder. This module
+also finds the remains that it must not leave.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _KEPT = {"experiment.sqlite", ".lock", "run.log", "report.html", "state"}
 """The files that a results folder may contain at the end."""
 _ENDING_S = 1.0
-"""Processes that are about to end get this long."""
+"""Processes that are about to end may take this long."""
 _SIMULATED = """
     repetitions = 2
     [target]
@@ -137,7 +137,7 @@ _SPECS: dict[Kind, str] = {
     "made": _INSERTS.format(target='engine = "postgres"', volume=_FILE),
     "made-for-block": _INSERTS.format(target='engine = "postgres"', volume=_FILE + '\n    made_for = "block"'),
 }
-"""Of the kinds that are specs."""
+"""The specs, for the kinds that have one."""
 _DSN = "STORAGELAB_BENCH_DSN"
 _STORED = re.compile(rb"^\S+ \S+ \[ *\d+/\d+\] ", re.MULTILINE)
 _BEGUN = b"runs to make"
@@ -145,8 +145,8 @@ _OF_THE_MOMENT = {"started_at", "finished_at", "wall_s", "created_at", "exported
 
 
 class World:
-    """What the campaigns of a kind share: their folder and, for attached campaigns, a server that already runs.
-    `own_view`: nobody else uses this process's shared memory.
+    """The environment of all campaigns of a kind: their folder and, for attached campaigns, a server that already runs.
+    If `own_view`, no other process uses this process's shared memory.
     """
 
     def __init__(self, folder: Path, kind: Kind, *, own_view: bool) -> None:
@@ -175,7 +175,7 @@ class World:
 
     @contextlib.contextmanager
     def _load(self) -> Iterator[None]:
-        """Work on the server, for captures to see."""
+        """Runs work on the server for the captures."""
         assert self._server is not None
         pgbench = [self._server.programs.program("pgbench"), self._server.conninfo]
         subprocess.run([*pgbench, "-i", "-q"], check=True, capture_output=True)
@@ -191,7 +191,7 @@ class World:
         return {} if self._server is None else {_DSN: self._server.conninfo}
 
     def left(self) -> list[str]:
-        """Objects and sessions on the server, and segments of shared memory."""
+        """Returns the objects and sessions left on the server, and the segments of shared memory."""
         found: list[str] = []
         deadline = time.monotonic() + _ENDING_S
         while (found := [*self._on_server(), *sorted(self._segments() - self._segments_before)]) and (
@@ -232,7 +232,7 @@ class Campaign:
         for folder in (home / "tmp", home / "a"):
             folder.mkdir(parents=True)
         for folder in (home, home / "tmp", home / "a"):
-            folder.chmod(0o755)  # a server passes through it
+            folder.chmod(0o755)  # a server's user must be able to enter it
         self._prepare(seed)
 
     def _prepare(self, seed: int) -> None:
@@ -260,15 +260,15 @@ class Campaign:
         )  # fmt: skip
 
     def log(self) -> Log:
-        """Of the next start."""
+        """Returns the log of the next start."""
         return Log(self)
 
-    def done(self, code: int, said: str) -> bool:  # noqa: ARG002 - others look at what it said
-        """Whether this is the exit code of a campaign that is done."""
+    def done(self, code: int, said: str) -> bool:  # noqa: ARG002 - subclasses use what it said
+        """Whether this exit code means that the campaign is complete."""
         return code == 0
 
     def export(self) -> Any:
-        """The export without times of day and values that depend on them."""
+        """Returns the export without times of day and values that depend on them, or the error as text."""
         said = subprocess.run(
             self._command("export", "faults"), cwd=self.home, env=self._environment, capture_output=True, text=True,
             check=False,
@@ -276,14 +276,14 @@ class Campaign:
         return timeless(json.loads(said.stdout)) if said.returncode == 0 else said.stderr
 
     def stored(self) -> tuple[Run, ...]:
-        """Empty if there is no store yet, or an incomplete one."""
+        """Returns the stored runs. Empty if there is no store yet, or an incomplete one."""
         with contextlib.suppress(StoragelabError), Store.reading(self.results) as store:
             return store.runs()
         return ()
 
     def left(self, *, done: bool = True) -> list[str]:
-        """Files, processes and other things that should be gone. Until the campaign is `done`, the drives of its
-        blocks are kept.
+        """Returns files, processes and other things that should be gone. Until the campaign is `done`, the drives of
+        its blocks may be kept.
         """
         files = [*(self.home / "tmp").iterdir(), *(self.home / "a").iterdir()]
         if done and self.results.exists():
@@ -295,7 +295,7 @@ class Campaign:
         return [f"{self}: {what}" for what in (*map(str, files), *processes, *made, *self.world.left())]
 
     def _processes(self) -> dict[int, str]:
-        """Processes that work in the campaign's folders, with their commands."""
+        """Returns the processes that work in the campaign's folders, with their commands."""
         deadline = time.monotonic() + _ENDING_S
         while (found := working_below(self.home)) and time.monotonic() < deadline:
             time.sleep(0.05)
@@ -310,7 +310,7 @@ class Campaign:
 
 
 class Log:
-    """The log of one `storagelab run` so far."""
+    """The log that one `storagelab run` has written so far."""
 
     def __init__(self, campaign: Campaign) -> None:
         self._file = campaign.results / LOG_FILE
@@ -326,7 +326,7 @@ class Log:
 
     @property
     def begun(self) -> bool:
-        """Whether it makes runs, or has found that none are left."""
+        """Whether the call makes runs, or has found that no run is left."""
         return _BEGUN in self._text()
 
     @property
@@ -335,20 +335,20 @@ class Log:
 
 
 def timeless(export: Any) -> Any:
-    """An export without the values that differ from campaign to campaign: times of day, and the machine's state."""
+    """Returns an export without the values that differ between campaigns: times of day, and the machine's state."""
     if isinstance(export, dict):
         return {name: timeless(value) for name, value in export.items() if name not in _OF_THE_MOMENT}
     return [timeless(value) for value in export] if isinstance(export, list) else export
 
 
 def _hear_signals() -> None:
-    """Restores signals that are ignored from the start under nohup or in the background of a shell."""
+    """Restores the default action of signals, which nohup or a shell's background may have set to be ignored."""
     for number in SIGNALS:
         signal.signal(number, signal.SIG_DFL)
 
 
 def working_below(folder: Path) -> dict[int, str]:
-    """Processes whose working folder is inside this one, or whose command names it."""
+    """Returns processes whose working folder is inside this folder, or whose command names it."""
     found = {}
     for process in Path("/proc").glob("[0-9]*"):
         if int(process.name) == os.getpid():
@@ -363,7 +363,7 @@ def working_below(folder: Path) -> dict[int, str]:
 
 
 def below_in_kernel(folder: Path) -> list[str]:
-    """File systems mounted inside this folder, and loop devices of files in it."""
+    """Returns the file systems mounted inside this folder, and the loop devices of files in it."""
     mounts = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines()]
     found = [f"mounted: {mount}" for mount in mounts if mount.startswith(f"{folder}/")]
     for backing in Path("/sys/block").glob("loop*/loop/backing_file"):
@@ -374,7 +374,7 @@ def below_in_kernel(folder: Path) -> list[str]:
 
 
 def descendants(pid: int) -> list[int]:
-    """Its child processes, and theirs."""
+    """Returns the process numbers of its children, of their children, and so on."""
     parents: dict[int, list[int]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):

@@ -6,12 +6,13 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 WRONG = ("lost", "repeated", "left", "unlike", "other")
-"""The kinds of faults after kills; each is a list of texts."""
+"""The kinds of faults after kills. Each kind is a list of texts."""
 
 
 @dataclass
 class Found:
-    """The faults, in words; empty if there are none. `phases`: the steps that kills and signals interrupted."""
+    """The faults, in words. Lists are empty if there are none. `phases`: how often kills and signals interrupted each
+    step."""
 
     kills: int = 0
     lost: list[str] = field(default_factory=list)
@@ -21,7 +22,7 @@ class Found:
     """Exports that differ from that of an undisturbed campaign."""
     other: list[str] = field(default_factory=list)
     signals_took_s: list[float] = field(default_factory=list)
-    """The time until the end, without the time in which other processes kept storagelab from a core."""
+    """The times until the end, without the time in which other processes kept storagelab from a core."""
     waited_for_a_core_s: float = 0.0
     after_signals: list[str] = field(default_factory=list)
     phases: dict[str, int] = field(default_factory=dict)

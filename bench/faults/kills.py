@@ -18,11 +18,11 @@ from bench.faults.moments import Going, Moment, Pace, draw
 from bench.faults.others import campaign_of
 
 IN_ONE = 5
-"""The most kills of one campaign."""
+"""The most kills in one campaign."""
 
 
 def kills(world: World, count: int, seed: int, pace: Pace | None = None) -> Iterator[Found]:
-    """Yields the faults of each campaign, until there were this many kills."""
+    """Yields the faults of each campaign, until there were `count` kills."""
     dice, pace = random.Random(f"{seed} {world.kind}"), pace or Pace()
     alone = _undisturbed(world, seed, pace)
     done, number = 0, 0
@@ -39,7 +39,8 @@ def kills(world: World, count: int, seed: int, pace: Pace | None = None) -> Iter
 
 
 def _undisturbed(world: World, seed: int, pace: Pace) -> Any:
-    """The export of an undisturbed campaign. Its parts show how long the parts of other campaigns take."""
+    """Makes an undisturbed campaign and returns its export. Its parts show how long the parts of other campaigns
+    take."""
     campaign = campaign_of(world, world.folder / "alone", seed)
     going = Going(campaign, pace, 0, first=True)
     going.reaches(None)
@@ -54,7 +55,7 @@ def _undisturbed(world: World, seed: int, pace: Pace) -> Any:
 def _kill_until_done(campaign: Campaign, pace: Pace, dice: random.Random, count: int) -> Found:
     found, before = Found(campaigns=1), campaign.stored()
     struck: set[int] = set()
-    """Runs that were stored as failed because one of their processes was killed just before storagelab.
+    """The runs that were stored as failed because one of their processes was killed just before storagelab.
     """
     moments: list[Moment | None] = [*draw(dice, campaign.planned, count), None]
     for moment in moments:
@@ -86,8 +87,8 @@ def _kill_until_done(campaign: Campaign, pace: Pace, dice: random.Random, count:
 
 
 def _kill(process: subprocess.Popen[str], dice: random.Random) -> bool:
-    """Kills the process alone, or with all processes that it started (as when memory runs out), or one of these first.
-    Returns true in the last case.
+    """Kills only the process, or also all processes that it started (as when memory runs out), or one of these and then
+    the process. Returns true in the last case.
     """
     whom = dice.choice(["it", "it and its processes", "a process of its"])
     others = [pid for pid in descendants(process.pid) if pid != process.pid]

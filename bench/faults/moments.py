@@ -1,8 +1,8 @@
-"""Random moments over a whole campaign, and the steps that they interrupt.
+"""Random moments during a whole campaign, and the steps that they interrupt.
 
 A campaign has a start (programs are loaded, settings checked, a server tried), its runs, and an end (templates are
-removed, the report is written). The module learns during the campaigns how long each part takes. So moments cover the
-whole campaign even if the machine becomes busier: the middle of the third run stays the middle of the third run.
+removed, the report is written). During the campaigns, the module learns how long each part takes. So moments cover the
+whole campaign even if the machine becomes busier: the middle of the third run remains the middle of the third run.
 """
 
 from __future__ import annotations
@@ -20,17 +20,18 @@ from bench.faults.campaigns import PATIENCE_S, Campaign, descendants
 _POLL_S = 0.02
 _LOOK_S = 0.05
 _START, _END = 0.2, 0.15
-"""The shares of moments in storagelab's start and in its end. They are not shares of time. On a busy machine, loading
-the programs and drawing the report take most of the time, so hardly any kill would hit a run.
+"""The shares of the moments that are in storagelab's start and in its end. They are not shares of time: on a busy
+machine, most of the time is needed to load the programs and to draw the report, so hardly any kill would interrupt a
+run.
 """
 _NEWEST = 0.3
-"""The weight of the latest observation against the earlier ones."""
+"""The weight of the latest observation. The earlier ones have the rest."""
 _CONNECTED = 5
-"""This many connections belong to the load and to storagelab."""
+"""With this many connections, the load is running in addition to storagelab's own connections."""
 
 
 class Moment(NamedTuple):
-    """A moment: after this many stored runs (None = during the start), and after this share of what follows."""
+    """A moment: after `stored` runs (None = during the start), and after the share `share` of the part that follows."""
 
     stored: int | None
     share: float
@@ -50,7 +51,7 @@ class Pace:
 
 
 def draw(dice: random.Random, runs: int, count: int) -> list[Moment]:
-    """Moments in the order of the campaign, one in each `count`-th part of the campaign. Moments in the start lie
+    """Returns moments in the order of the campaign, one in each `count`-th part of it. Moments in the start are placed
     anywhere between the others, because storagelab starts again after each kill.
     """
     at_start, later = [], []
@@ -72,18 +73,18 @@ class Going:
     """A `storagelab run` in progress, from its start to a moment or to its end."""
 
     def __init__(self, campaign: Campaign, pace: Pace, stored_before: int, *, first: bool = False) -> None:
-        """`first`: the times of its parts are not known yet."""
+        """With `first`, the times of its parts are not known yet."""
         self._weight = 1.0 if first else _NEWEST
         self._campaign, self._pace, self._before = campaign, pace, stored_before
         self._log = campaign.log()
         self.process: subprocess.Popen[str] = campaign.start()
         self._began_s = time.monotonic()
         self._seen, self._since_s = -1, self._began_s
-        """The latest observation: the number of stored runs (-1 during the start), and the time since when."""
+        """The latest observation: the number of stored runs (-1 during the start), and the time since then."""
         self._loaded = False
 
     def reaches(self, moment: Moment | None) -> bool:
-        """Waits for the moment, or for the end if None. False if it has ended before."""
+        """Waits for the moment, or for the end if it is None. Returns false if the run ends before the moment."""
         deadline = self._began_s + PATIENCE_S
         while not self._is_past(moment) and time.monotonic() < deadline:
             if self._ended(_POLL_S):
@@ -105,7 +106,7 @@ class Going:
         return self._pace.end_s if moment.stored >= self._campaign.planned else self._pace.run_s
 
     def _is_past(self, moment: Moment | None) -> bool:
-        """Learns how long the last observed part took."""
+        """Returns whether the part before the moment is over. It also learns how long the last observed part took."""
         begun, stored = self._log.begun, self._log.stored
         now_s, seen = time.monotonic(), stored if begun else -1
         if seen > self._seen:
@@ -130,7 +131,7 @@ class Going:
     # --- what it is at ------------------------------------------------------------------------------------------------
 
     def phase(self) -> str:
-        """The current step of the campaign, as far as it can be seen from outside."""
+        """Returns the current step of the campaign, as far as it can be seen from outside."""
         home = self._campaign.home
         if not self._log.begun:
             kinds = {place.name.partition("-")[0] for place in (home / "tmp").glob("storagelab-*/*")}
@@ -168,7 +169,7 @@ class Going:
         return [command for command in found if " -i" not in command]
 
     def _connections(self) -> int:
-        """Connections to a server's socket."""
+        """Returns the number of connections to a server's socket."""
         folder = self._campaign.world.folder if self._campaign.kind == "attached" else self._campaign.home
         lines = Path("/proc/net/unix").read_text(encoding="utf-8", errors="replace").splitlines()
         return sum(f" {folder}/" in line and line.split()[5] == "03" for line in lines)

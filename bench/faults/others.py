@@ -1,4 +1,5 @@
-"""Measurements without `storagelab run`, to kill and to stop: a capture of a running server, and the fit of a drive."""
+"""Measurements without `storagelab run` that are killed and stopped: a capture of a running server, and the fit of a
+drive."""
 
 from __future__ import annotations
 
@@ -18,11 +19,11 @@ _SHORT = (
     "import storagelab.run.measuring as m; m.QUICK = m.QUICK._replace(point_s=0.2, stretch_s=3.0); "
     "from storagelab.cli import main; main()"
 )
-"""`storagelab` with a fit that is short enough to be made again and again."""
+"""`storagelab` with a fit so short that it can be repeated often."""
 
 
 class Piece(NamedTuple):
-    """A part of a measurement, with the interface of a run for kills. `content` must stay the same."""
+    """A part of a measurement, with a run's attributes that kills need. `content` must not change."""
 
     sequence: int
     content: object
@@ -88,7 +89,7 @@ class _CaptureLog(Log):
 
 
 class Fitting(Campaign):
-    """One fit of a drive. Each point, and each of 3 long periods, is kept."""
+    """One fit of a drive. Each point, and each of 3 long periods, is stored."""
 
     planned = len(planned(quick=True, seed=1)) + 3
 
@@ -108,11 +109,11 @@ class Fitting(Campaign):
         return self.home / "storagelab" / "drives"
 
     def done(self, code: int, said: str) -> bool:
-        """If a fit was killed after it wrote its profile, it refuses to measure again."""
+        """Also accepts a fit that was killed after it wrote its profile. It refuses to measure again."""
         return code == 0 or (code == 2 and "was measured before" in said)
 
     def stored(self) -> tuple[Any, ...]:
-        """Periods and points, without the time that they took."""
+        """Returns the periods and points, without the time that they took."""
         if (done := self._folder / "faults.toml").exists():
             measured = tomllib.loads(done.read_text(encoding="utf-8"))["measurement"]
             return tuple(Piece(number, None) for number in range(len(measured["sustained"]) + len(measured["points"])))
@@ -128,7 +129,7 @@ class Fitting(Campaign):
 
 
 def _lines(file: Path) -> int:
-    """The measurements in a file that keeps them."""
+    """Returns the number of measurements in the file that stores them."""
     return max(0, file.read_bytes().count(b"\n") - 1) if file.exists() else 0
 
 

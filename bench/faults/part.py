@@ -1,4 +1,5 @@
-"""The campaigns of one kind, in a separate process: a line of JSON for each campaign, progress on stderr."""
+"""Runs the campaigns of one kind in a separate process. It prints a line of JSON for each campaign, and progress on
+stderr."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ def main() -> None:
     parser.add_argument("--kills", type=int, required=True)
     parser.add_argument("--signals", type=int, required=True)
     parser.add_argument("--seed", type=int, required=True)
-    parser.add_argument("--own-view", action="store_true", help="nobody else uses this process's shared memory")
+    parser.add_argument("--own-view", action="store_true", help="no other process uses this process's shared memory")
     options = parser.parse_args()
     print(f"{options.kind}: one campaign without any fault first", file=sys.stderr, flush=True)
     began_s, sofar = time.monotonic(), Found()

@@ -1,4 +1,4 @@
-"""Campaigns that get a signal to stop and then continue, again and again, until they are complete."""
+"""Campaigns that get a signal to stop and then continue. This is repeated until they are complete."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from bench.faults.others import campaign_of
 IN_TIME_S = 2.0
 _POLL_S = 0.01
 IN_ONE = 5
-"""The most signals sent to one campaign."""
+"""The most signals in one campaign."""
 
 
 def signals(world: World, count: int, seed: int, pace: Pace | None = None) -> Iterator[Found]:
-    """Yields the faults of each campaign, until there were this many signals."""
+    """Yields the faults of each campaign, until there were `count` signals."""
     dice, pace = random.Random(f"{seed} {world.kind} signals"), pace or Pace()
     done, number = 0, 0
     which = [SIGNALS[at % len(SIGNALS)] for at in range(count)]
@@ -73,8 +73,8 @@ def _ask_to_stop(campaign: Campaign, pace: Pace, dice: random.Random, which: lis
 
 
 def _waited_for_a_core_s(process: subprocess.Popen[str]) -> float:
-    """Waits until the process has ended. Returns the time in which other processes kept it from a core. This time is no
-    fault of storagelab.
+    """Waits until the process has ended. Returns the time in which other processes kept it from a core. storagelab is
+    not the cause of this time.
     """
     first_ns = last_ns = _delayed_ns(process.pid)
     deadline = time.monotonic() + PATIENCE_S
@@ -92,7 +92,7 @@ def _delayed_ns(pid: int) -> int:
 
 
 def _listens(pid: int) -> bool:
-    """Whether a process handles its signals itself yet; Python takes a while to load."""
+    """Whether a process already handles its signals itself. Python needs some time to load."""
     with contextlib.suppress(OSError):
         found = re.search(
             r"^SigCgt:\s*([0-9a-f]+)", Path(f"/proc/{pid}/status").read_text(encoding="ascii"), re.MULTILINE

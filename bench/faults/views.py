@@ -1,4 +1,4 @@
-"""Starts processes with their own shared memory, as another user if wanted. Both need root's rights."""
+"""Starts processes with their own shared memory and, if wanted, as another user. Both need root's rights."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ def may_have_own() -> bool:
 
 
 def own_view(user: str | None) -> Callable[[], None]:
-    """For `preexec_fn`: gives a process empty shared memory that nobody else uses, and this user (None = the current
-    user). The process can still reach a checkout and a Python below folders that only root may enter.
+    """Returns a function for `preexec_fn`. It gives a process empty shared memory that no other process uses, and makes
+    it run as this user (None = the current user). The process can still reach the checkout and Python, even below
+    folders that only root may enter.
     """
     account = pwd.getpwnam(user) if user else None
     reach = [_ROOT, Path(sys.prefix), Path(sys.base_prefix)]

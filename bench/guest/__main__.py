@@ -1,4 +1,5 @@
-"""`python -m bench.guest` prepares what guests boot from; a second call does nothing. It never fails a build."""
+"""`python -m bench.guest` prepares the files from which guests boot. A second call does nothing. It never fails a
+build."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Boots a guest with throw-away drives, runs a Python script in it, and returns what the script said."""
+"""Boots a guest with throw-away drives, runs a Python script in it, and returns what the script printed."""
 
 from __future__ import annotations
 
@@ -16,15 +16,17 @@ from typing import NamedTuple
 from bench.guest import packages
 
 _BOOT_S = 300.0
-"""A busy machine takes minutes for what an idle one does in 10 s."""
+"""The time limit for a boot. An idle machine needs 10 s, but a busy machine needs minutes."""
 _CONSOLE, _COMMAND, _OUTPUT, _EXIT_CODE = "console", "command", "output", "exit_code"
 
 
 class Drive(NamedTuple):
-    """An emulated NVMe drive. It is a namespace of a controller with the same serial, so drives of one serial share it.
+    """An emulated NVMe drive. It is a namespace of the controller with its serial number. Drives with the same serial
+    number share the controller.
 
-    `image` keeps its content; it is made, all zeros, if it is not there. `sector_bytes` is its format when it leaves
-    the factory: the guest may format it with 512 or 4096 bytes. One that is not attached waits for `nvme attach-ns`.
+    The file `image` keeps the drive's content. If it does not exist, it is made with zeros. `sector_bytes` is the
+    format at the beginning. The guest may format the drive with 512 or 4096 bytes. A drive that is not attached needs
+    `nvme attach-ns`.
     """
 
     serial: str
@@ -35,8 +37,8 @@ class Drive(NamedTuple):
 
 
 class Finished(NamedTuple):
-    """What came of a script: its exit code (None if it was cut off by the time limit or the guest failed), what it
-    printed, what the kernel printed, and the folder with the files that it wrote to the folder $RESULTS.
+    """The result of a script: its exit code (None if the time limit ended it or the guest failed), what it printed,
+    what the kernel printed, and the folder $RESULTS with the files that it wrote.
     """
 
     exit_code: int | None
@@ -47,8 +49,8 @@ class Finished(NamedTuple):
 
 @cache
 def absent() -> str:
-    """Why this machine can't run a guest; "" if it can. Unpacks what the guest needs when it is asked for the first
-    time.
+    """Returns why this machine can't run a guest, or "" if it can. The first call unpacks the files that the guest
+    needs.
     """
     try:
         packages.prepared()
@@ -63,17 +65,17 @@ def run(
 ) -> Finished:  # fmt: skip
     """Runs a Python script with this checkout's packages, as root of a guest with these drives.
 
-    `folder` is the script's working folder and $RESULTS. The guest is killed when the script has not ended `limit_s`
-    after its boot, for which it gets five minutes more.
+    `folder` is the script's working folder and $RESULTS. If the script has not ended `limit_s` after the boot, the
+    guest is killed. The boot may take five minutes more.
     """
     folder.mkdir(parents=True, exist_ok=True)
     return finished(_command(drives, folder, memory_mib), folder, program(script, arguments), limit_s)
 
 
 def program(script: Path, arguments: Sequence[str]) -> str:
-    """The command that runs a Python script with this checkout's packages."""
+    """Returns the command that runs a Python script with this checkout's packages."""
     compiled = [str(packages.CHECKOUT / part) for part in ("src", "bench", "tests/guest_scripts")]
-    # A guest can't keep what it compiles, so it would compile everything each time.
+    # A guest can't store compiled files, so it would compile all modules each time.
     subprocess.run([sys.executable, "-m", "compileall", "-q", *compiled], check=False)
     paths = os.pathsep.join([str(packages.CHECKOUT), str(packages.CHECKOUT / "tests")])
     return shlex.join(
@@ -90,7 +92,7 @@ def program(script: Path, arguments: Sequence[str]) -> str:
 
 
 def finished(words: Sequence[str | Path], folder: Path, command: str, limit_s: float) -> Finished:
-    """What came of the command in the guest that these words boot. `folder` is shared with it."""
+    """Boots the guest with these words, and runs the command in it. Returns the result. The guest shares `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / _EXIT_CODE).unlink(missing_ok=True)
     (folder / _COMMAND).write_text(f"exec timeout -k 5 {limit_s:g} {command}\n")
@@ -104,7 +106,7 @@ def finished(words: Sequence[str | Path], folder: Path, command: str, limit_s: f
             pass
         finally:
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(booted.pid, signal.SIGKILL)  # User-mode Linux has a process for each of its own
+                os.killpg(booted.pid, signal.SIGKILL)  # User-mode Linux has a process for each process of its own
             booted.wait()
     code = _text(folder / _EXIT_CODE).strip()
     return Finished(int(code) if code else None, _text(folder / _OUTPUT), _text(folder / _CONSOLE), folder)
@@ -115,7 +117,8 @@ def _text(file: Path) -> str:
 
 
 def _command(drives: Sequence[Drive], folder: Path, memory_mib: int) -> list[str | Path]:
-    # The emulated processor is the only kind: a guest on the real one never boots inside of some virtual machines.
+    # The processor is always emulated, because a guest on the real processor does not boot inside some virtual
+    # machines.
     kernel = "console=ttyS0 quiet no_timer_check mitigations=off random.trust_cpu=on panic=-1"
     share = "security_model=none,multidevs=remap"
     return [

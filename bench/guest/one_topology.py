@@ -1,6 +1,6 @@
-"""Runs in the guest. For each seed, it generates random contents of the drives and an experiment on some of them. It
-prepares the experiment's volume, kills the preparation at a random moment, and returns the drives. Then it compares
-every byte of the other drives with their former content.
+"""This program runs in the guest. For each seed, it generates random contents of the drives and an experiment on some
+of them. It prepares the experiment's volume, kills the preparation at a random moment, and frees the drives. Then it
+compares every byte of the other drives with their former content.
 
 `one_topology.py FIRST COUNT` prints a line of JSON for each seed.
 """
@@ -42,7 +42,7 @@ NVME = "nvme" in _IDS[0]
 BLKDISCARD, BLKRRPART = 0x1277, 0x125F
 PLACE, PIECE_BYTES = Path("/mnt/topology"), 2**20
 PROGRAMS_UNTIL_DONE = 60
-"""The programs that run while a volume is made and disassembled. A kill may come while any of them runs."""
+"""The number of programs that run while a volume is made and disassembled. A kill may come during any of them."""
 COUNTS = {"raid0": 2, "raid1": 2, "raid5": 3, "raid10": 4, "striped": 2}
 
 
@@ -65,7 +65,7 @@ def size_of(letter: str) -> int:
 
 
 def nothing(_: str) -> None:
-    """As it came from the factory."""
+    """Leaves the drive as it came from the factory."""
 
 
 def unknown(device: str) -> None:
@@ -143,8 +143,8 @@ IN_USE = (mounted, swapped, raid_member)
 
 
 def reread(opened: int) -> bool:
-    """Lets the kernel read the partition table again. The kernel does not do so while another program, such as udev,
-    has a partition open.
+    """Lets the kernel read the partition table again. Returns false if it does not do so because another program, such
+    as udev, has a partition open.
     """
     try:
         fcntl.ioctl(opened, BLKRRPART)
@@ -180,7 +180,8 @@ def emptied() -> None:
 
 def drawn_volume(rng: random.Random, contents: dict[str, Callable[[str], None]]) -> VolumeConfig:
     level = rng.choice([None, *COUNTS])
-    # Mostly drives that may be used, so that storagelab makes most experiments; sometimes any drives.
+    # Usually the drives are ones that may be used, so that storagelab makes most experiments. Sometimes they are any
+    # drives.
     free = [letter for letter in LINKS if contents[letter] not in IN_USE]
     letters = free if rng.random() < 0.85 and len(free) >= COUNTS.get(level or "", 1) else list(LINKS)
     own = rng.sample(letters, COUNTS.get(level or "", 1))
@@ -196,15 +197,14 @@ def drawn_volume(rng: random.Random, contents: dict[str, Callable[[str], None]])
 
 
 def time_of_a_program_s() -> float:
-    """A busy machine takes ten times as long as an idle one."""
+    """Returns how long a program takes now. A busy machine takes ten times as long as an idle one."""
     began = time.monotonic()
     said("wipefs", "--version")
     return time.monotonic() - began
 
 
 def in_a_process(rng: random.Random, work: Callable[[], None], kills: bool) -> str:
-    """Does the work in a separate process, which is killed at a random moment if `kills`. Returns how the work
-    ended."""
+    """Does the work in a separate process, and kills it at a random moment if `kills`. Returns how the work ended."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -223,7 +223,7 @@ def in_a_process(rng: random.Random, work: Callable[[], None], kills: bool) -> s
         time.sleep(rng.uniform(0, PROGRAMS_UNTIL_DONE) * time_of_a_program_s())
         os.kill(child, signal.SIGKILL)  # the programs that it started continue, as after a real kill
     with os.fdopen(reading) as end:
-        told = end.read()  # wait until its programs have ended, too
+        told = end.read()  # this waits until its programs have ended, too
     os.waitpid(child, 0)
     return told or "killed"
 
@@ -247,8 +247,8 @@ def undo(folder: Path, results: Path) -> None:
 
 
 def content_of(letter: str) -> list[bytes]:
-    """A digest of each piece of the drive. It reads past the page cache, because the cache does not see writes through
-    other devices.
+    """Returns a digest of each piece of the drive. It bypasses the page cache, because the cache does not see writes
+    through other devices.
     """
     opened = os.open(node(letter), os.O_RDONLY | os.O_DIRECT)
     digests = []
@@ -262,7 +262,7 @@ def content_of(letter: str) -> list[bytes]:
 
 
 def differing(before: list[bytes], after: list[bytes]) -> int:
-    """Bytes in the pieces that differ."""
+    """Returns the number of bytes in the pieces that differ."""
     pairs = itertools.zip_longest(before, after)
     return PIECE_BYTES * sum(one != other for one, other in pairs)
 
@@ -275,7 +275,7 @@ def topology(seed: int) -> dict[str, Any]:
         fill(node(letter))
     os.sync()
     said("udevadm", "settle")
-    time.sleep(0.5)  # a RAID notes 0.2 s after a write that it is clean
+    time.sleep(0.5)  # 0.2 s after a write, a RAID records that it is clean
     before = {letter: content_of(letter) for letter in LINKS}
     sectors = {letter: sector_bytes(Path(node(letter)).name) for letter in LINKS}
 
@@ -291,7 +291,7 @@ def topology(seed: int) -> dict[str, Any]:
 
     journal = results / "drives.jsonl"
     events = [json.loads(line) for line in journal.read_text().splitlines()] if journal.exists() else []
-    # A kill may come before the last of the drives is claimed.
+    # A kill may come before all drives are claimed.
     taken = {event["device"] for event in events if event["event"] == "claimed"}
     claimed = {letter for letter in own if LINKS[letter] in taken}
     changed = {letter: differing(before[letter], content_of(letter)) for letter in LINKS if letter not in claimed}

@@ -1,4 +1,4 @@
-"""Unpacks the kernels and programs from which guests boot, out of Debian's packages, into build/guest."""
+"""Unpacks Debian's packages into build/guest: the kernels and programs from which guests boot."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 FOLDER = CHECKOUT / "build" / "guest"
 ROOT, INITRAMFS = FOLDER / "root", FOLDER / "initramfs"
 USER_MODE, USER_MODE_INITRAMFS = FOLDER / "user-mode", FOLDER / "user-mode-initramfs"
-"""The kernel that runs as a program, with its modules; and the archive that it boots from."""
+"""The kernel that runs as a program, with its modules; and the archive from which it boots."""
 _FORM = "2"
-"""Increase this if the unpacked content changes, so that it is made again."""
+"""Increase this if the unpacked content changes. Then it is unpacked again."""
 
 _WANTED = ("mdadm", "lvm2", "cryptsetup-bin", "nvme-cli", "udev", "kmod", "busybox-static", "dmsetup", "fdisk")
 _NOT_NEEDED = re.compile(r"systemd(-sysv|-timesyncd)?|lib(nss|pam)-systemd|uuid-runtime")
@@ -33,19 +33,19 @@ _MODULES = tuple(
         "kernel/drivers/dax/*", "kernel/drivers/md/*", "kernel/drivers/nvme/*", "kernel/drivers/virtio/*",
     )
 )  # fmt: skip
-"""The kernel's modules for drives, file systems and encryption; the others are left in the package."""
+"""The kernel's modules for drives, file systems and encryption. Other modules are not unpacked."""
 _USER_MODE_PARTS = ("./usr/bin/*", "./usr/lib/uml/modules/*")
 _TO_BOOT = ("virtio_pci", "9pnet_virtio", "9p", "overlay")
 _USER_MODE_TO_BOOT = ("overlay",)
 
 
 class Unavailable(Exception):
-    """This machine can't run a guest; the message says what it lacks."""
+    """This machine can't run a guest. The message says what it lacks."""
 
 
 def prepared() -> None:
-    """Unpacks the files that an emulated machine boots from, if they are not there yet. Processes that call it at the
-    same time wait for each other. Raises Unavailable.
+    """Unpacks the files from which an emulated machine boots, if they are not there yet. Processes that call this at
+    the same time wait for each other. Raises Unavailable if something is missing.
     """
     if path_of("qemu-system-x86_64") is None:
         raise Unavailable("no QEMU (Debian and Ubuntu: apt-get install qemu-system-x86)")
@@ -55,7 +55,7 @@ def prepared() -> None:
 
 
 def user_mode_prepared() -> None:
-    """The same for a kernel that runs as a program. Raises Unavailable."""
+    """Unpacks the files from which User-mode Linux boots, like `prepared`. Raises Unavailable."""
     with _alone():
         _once("ready", _unpack_all)
         _once("user-mode-ready", _unpack_user_mode)
@@ -98,10 +98,10 @@ def _unpack_packages(names: Iterable[str], root: Path) -> None:
 
 
 def _missing_here() -> list[str]:
-    """The packages that installing the wanted programs would add to this machine."""
+    """Returns the packages that an installation of the wanted programs would add to this machine."""
     planned = _output("apt-get", "install", "--simulate", "--no-install-recommends", *_WANTED)
     names = re.findall(r"^Inst (\S+)", planned, re.MULTILINE)
-    # busybox and kmod are taken from their packages even where they are installed.
+    # busybox and kmod are taken from their packages even if they are installed.
     return sorted({*names, "busybox-static", "kmod"} - {name for name in names if _NOT_NEEDED.fullmatch(name)})
 
 
@@ -144,11 +144,12 @@ def _write_initramfs(modules: Path, to_boot: Iterable[str], initramfs: Path) -> 
     files |= {"bin/busybox": _busybox(), "init": Path(__file__).with_name("init.sh")}
     new = initramfs.with_suffix(".new")
     new.write_bytes(b"".join(_cpio(files)))
-    new.replace(initramfs)  # a guest may be booting from the old one
+    new.replace(initramfs)  # a guest may be booting from the old file
 
 
 def _with_those_before(name: str, modules: Path) -> list[str]:
-    """The file of a module, after the files of modules that it needs; none if the module is built into the kernel."""
+    """Returns the files of the modules that a module needs, and then its own file. Returns none if it is built into the
+    kernel."""
     for line in (modules / "modules.dep").read_text().splitlines():
         file, _, needed = line.partition(":")
         if re.sub(r"\.ko.*", "", Path(file).name).replace("-", "_") == name:
@@ -163,7 +164,8 @@ def _busybox() -> Path:
 
 
 def _cpio(files: dict[str, Path]) -> Iterator[bytes]:
-    """An archive of these files as the kernel reads it (its Documentation/driver-api/early-userspace/buffer-format)."""
+    """Yields an archive of these files in the kernel's format (its
+    Documentation/driver-api/early-userspace/buffer-format)."""
     folders = dict.fromkeys(str(Path(name).parent) for name in files if "/" in name)
     entries = [
         (name, stat.S_IFDIR | 0o755, b"")
@@ -177,7 +179,7 @@ def _cpio(files: dict[str, Path]) -> Iterator[bytes]:
 
 
 def _as_program(name: str, *arguments: str) -> None:
-    """Runs kmod out of its unpacked package under one of its names."""
+    """Runs kmod from its unpacked package, under one of its names."""
     libraries = ":".join(str(folder) for folder in (ROOT / "usr/lib").glob("*-linux-gnu"))
     subprocess.run(
         [name, *arguments],

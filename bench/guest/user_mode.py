@@ -22,7 +22,7 @@ DRIVES = "/dev/disk/by-id/scsi-3*"
 
 @cache
 def absent() -> str:
-    """The reason why this machine can't run such a kernel; "" if it can. The first call unpacks the needed files."""
+    """Returns why this machine can't run such a kernel, or "" if it can. The first call unpacks the needed files."""
     try:
         packages.user_mode_prepared()
     except packages.Unavailable as problem:
@@ -35,7 +35,7 @@ def run(
     kept: Path | None = None,
 ) -> Finished:  # fmt: skip
     """Runs the script as root, with this many drives of this size. `folder` is its working folder and $RESULTS. The
-    file `kept` is one more drive, /dev/ubda, whose content outlives the guest.
+    file `kept` is one more drive, /dev/ubda. Its content is still there after the guest's end.
     """
     memory_mib = 512 + drives * drive_mib
     words = [
@@ -45,7 +45,7 @@ def run(
         *([f"drives=per_host_store=1,add_host={drives},dev_size_mb={drive_mib},lbpu=1,delay=0"] if drives else []),
         *([f"ubd0={kept}"] if kept is not None else []),
     ]  # fmt: skip
-    # On one processor: it changes between the guest's processes and the kernel at each system call, which is slow
-    # across two.
+    # The guest gets one processor. It changes between the guest's processes and the kernel at each system call, which
+    # is slow if they are on two processors.
     pinned = ["taskset", "--cpu-list", str(random.choice(sorted(os.sched_getaffinity(0))))]
     return finished([*pinned, *words], folder, program(script, arguments), limit_s)

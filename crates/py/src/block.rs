@@ -1,4 +1,4 @@
-//! Blocks as Python sees them. Each run is one call from Python, during which signals and progress are polled.
+//! Classes for Python that make runs one by one. During a run, signals and progress are polled.
 
 use pyo3::create_exception;
 use pyo3::exceptions::PyValueError;
@@ -10,19 +10,19 @@ use crate::crossing::{broken_off, make_beside, make_next};
 
 create_exception!(_sim, Refused, PyValueError);
 
-/// Declares the class of a kind of block: its scenario, and the number that a step reports as progress.
+/// Declares the class of a kind of block. It takes the scenario's type, and the number that progress reports of a step.
 macro_rules! block_class {
     ($(#[doc = $doc:literal])+ $class:ident, $core:ty, $scenario:ty, $progress_of:expr) => {
         $(#[doc = $doc])+
         #[pyclass(module = "storagelab._sim")]
         pub(crate) struct $class {
-            /// `None` after a run was broken off, because the state of its drives is then unusable.
+            /// `None` after a run was broken off, because the state of its drives can't be used then.
             runs: Option<$core>,
         }
 
         #[pymethods]
         impl $class {
-            /// Starts with new drives, or with those of `state` after its first `runs_done` runs.
+            /// Makes a block with new drives, or continues one after `runs_done` runs with the saved drives in `state`.
             #[new]
             #[pyo3(signature = (scenario, runs_done = 0, state = None))]
             fn new(py: Python<'_>, scenario: &str, runs_done: usize, state: Option<Vec<Vec<u8>>>) -> PyResult<Self> {
@@ -35,14 +35,14 @@ macro_rules! block_class {
                 Ok(Self { runs: Some(runs) })
             }
 
-            /// The number of finished runs.
+            /// The number of runs that have been made.
             #[getter]
             fn runs_done(&self) -> PyResult<usize> {
                 self.runs.as_ref().map(<$core>::runs_done).ok_or_else(broken_off)
             }
 
-            /// Makes the next run and returns its outcome as JSON, with `every_io` listing every I/O; `None` when no run is
-            /// left.
+            /// Makes the next run and returns its outcome as JSON, or `None` when no run is left. If `every_io`, the
+            /// outcome lists every I/O.
             #[pyo3(signature = (progress = None, every_io = false))]
             fn run_next(
                 &mut self,
@@ -56,7 +56,7 @@ macro_rules! block_class {
                 })
             }
 
-            /// The drives as bytes, in the order of their names.
+            /// Returns each drive's state as bytes, in the order of the drives' names.
             fn state<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyBytes>>> {
                 let runs = self.runs.as_ref().ok_or_else(broken_off)?;
                 let drives = py.detach(|| runs.save_drives());
@@ -76,7 +76,7 @@ block_class! {
     RawBlock, storagelab_sim::RawBlock, RawScenario, |step: RawStep| step.at_ns / 1_000_000
 }
 
-/// Refuses a scenario that can't be run, without running it.
+/// Raises `Refused` if the scenario can't be run. It runs nothing.
 #[pyfunction]
 pub(crate) fn check(py: Python<'_>, scenario: &str) -> PyResult<()> {
     let scenario: Scenario = read(py, scenario)?;
@@ -84,7 +84,7 @@ pub(crate) fn check(py: Python<'_>, scenario: &str) -> PyResult<()> {
         .map_err(|refusal| refusal_error(py, &refusal))
 }
 
-/// Refuses raw I/O that can't be done, without doing any.
+/// Raises `Refused` if the raw I/O can't be done. It sends no I/O.
 #[pyfunction]
 pub(crate) fn check_raw(py: Python<'_>, scenario: &str) -> PyResult<()> {
     let scenario: RawScenario = read(py, scenario)?;
@@ -92,7 +92,7 @@ pub(crate) fn check_raw(py: Python<'_>, scenario: &str) -> PyResult<()> {
         .map_err(|refusal| refusal_error(py, &refusal))
 }
 
-/// A scenario of runs or of raw I/O, with all defaults filled in, as JSON.
+/// Returns a scenario as JSON, with all defaults filled in. `raw_io` says whether it is one of raw I/O or of runs.
 #[pyfunction]
 pub(crate) fn resolved(py: Python<'_>, scenario: &str, raw_io: bool) -> PyResult<String> {
     let json = if raw_io {
@@ -107,7 +107,7 @@ fn read<T: serde::de::DeserializeOwned>(py: Python<'_>, scenario: &str) -> PyRes
     serde_json::from_str(scenario).map_err(|error| refused(py, "scenario", &error.to_string()))
 }
 
-/// Its `place` and `what` are attributes, too, so that Python can express them in the spec's terms.
+/// Makes a `Refused`. Its attributes `place` and `what` allow Python to word the message in the spec's terms.
 fn refused(py: Python<'_>, place: &str, what: &str) -> PyErr {
     let error = Refused::new_err(format!("{place}: {what}"));
     let value = error.value(py);

@@ -1,4 +1,4 @@
-//! One call from Python into the core: a run or a test, made without the GIL. Meanwhile, signals and progress are
+//! A call from Python into the simulator: a run or a test is made without the GIL. Meanwhile signals and progress are
 //! polled.
 
 use std::any::Any;
@@ -15,14 +15,14 @@ use storagelab_sim::BlockError;
 
 use crate::block::refusal_error;
 
-/// The time after which a run pauses so that Python can handle signals and show progress.
+/// The interval at which a run pauses so that Python can handle signals and show progress.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// The stack of a process's main thread.
+/// The stack size of the thread: as large as the stack of a process's main thread.
 const STACK_BYTES: usize = 8 << 20;
 
-/// Runs `make` on a separate thread, so that Python can handle signals while large drives are aged, which takes long.
-/// If a signal ends the wait, the thread's result is dropped. The thread ends with the process at the latest.
+/// Runs `make` on its own thread, so that Python can handle signals meanwhile, because it takes long to age large
+/// drives. If a signal ends the wait, the thread keeps running but its result is dropped.
 pub(crate) fn make_beside<Made: Send + 'static>(
     py: Python<'_>,
     make: impl FnOnce() -> Made + Send + 'static,
@@ -47,9 +47,9 @@ pub(crate) fn make_beside<Made: Send + 'static>(
     }
 }
 
-/// Returns the result of `next` on the world in `place`, as JSON; `None` when nothing is left to make. `progress_of`
-/// turns a step into the number that progress reports. If the run is broken off, the world is lost, because the state
-/// of its drives is unusable.
+/// Calls `next` with the world in `place` and returns the outcome as JSON, or `None` when nothing is left to make.
+/// `progress_of` returns the number that progress reports for a step. If the run is broken off, the world is dropped,
+/// because its drives can't be used.
 pub(crate) fn make_next<World: Send, Step, Outcome: Serialize + Send>(
     py: Python<'_>,
     place: &mut Option<World>,
@@ -75,7 +75,7 @@ pub(crate) fn make_next<World: Send, Step, Outcome: Serialize + Send>(
                 }
             }
         };
-        // A failed assertion in the core must not end a campaign. This block is lost, but other blocks continue.
+        // A failed assertion in the simulator must not end a campaign: only this block fails.
         let made = catch_unwind(AssertUnwindSafe(|| next(&mut world, &mut glance)));
         (
             world,
@@ -100,7 +100,7 @@ fn look(py: Python<'_>, progress: Option<&Py<PyAny>>, done: u64) -> PyResult<()>
     progress.map_or(Ok(()), |heard| heard.call1(py, (done,)).map(drop))
 }
 
-/// The message of a panic.
+/// Returns the message of a panic.
 fn words(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied());

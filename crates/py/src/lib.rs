@@ -1,5 +1,5 @@
-//! `storagelab._sim`: the only place where Rust and Python meet. It only converts arguments. `src/storagelab/_sim.pyi`
-//! describes its interface for Python.
+//! `storagelab._sim`: the only interface between Rust and Python. It only converts arguments and results.
+//! `src/storagelab/_sim.pyi` describes it for Python.
 
 mod block;
 mod crossing;
@@ -20,25 +20,25 @@ mod _sim {
     use crate::block::{Block, RawBlock, Refused, check, check_raw, resolved};
 }
 
-/// The version of the extension, the same as the package's.
+/// Returns the version of the extension. It is the same as the package's.
 #[pyfunction]
 fn version() -> &'static str {
     env!("CARGO_PKG_VERSION")
 }
 
-/// The declarations of all parameters of the model, as JSON.
+/// Returns the declarations of all parameters of the model, as JSON.
 #[pyfunction]
 fn declared() -> PyResult<String> {
     serde_json::to_string(&storagelab_sim::declarations()).map_err(|error| PyRuntimeError::new_err(error.to_string()))
 }
 
-/// The seed of the random stream named `stream` under `seed`.
+/// Returns the seed of the random stream named `stream`, derived from `seed`.
 #[pyfunction]
 fn stream_seed(seed: u64, stream: &str) -> u64 {
     storagelab_sim::stream_seed(seed, stream)
 }
 
-/// The integers from 0 to n - 1 in the random order that stream `stream` gives under `seed`.
+/// Returns the integers from 0 to n - 1 in the random order that stream `stream` of `seed` determines.
 #[pyfunction]
 fn permutation(py: Python<'_>, seed: u64, stream: &str, n: u32) -> PyResult<Vec<u32>> {
     let mut items = Vec::new();
@@ -52,7 +52,7 @@ fn permutation(py: Python<'_>, seed: u64, stream: &str, n: u32) -> PyResult<Vec<
     Ok(items)
 }
 
-/// Sends a trace to files, and returns the sent requests, as JSON.
+/// Sends the requests of a trace to files. Returns what was sent, as JSON.
 #[pyfunction]
 #[expect(clippy::needless_pass_by_value, reason = "Python's list becomes one of ours")]
 fn replay(

@@ -1,5 +1,5 @@
-//! The files to which requests go, and the memory of a request. The memory is aligned for direct I/O, and its content
-//! can't be compressed by a drive.
+//! The files that requests are sent to, and the memory for a request. The memory is aligned for direct I/O, and its
+//! content can't be compressed by a drive.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -9,14 +9,14 @@ use std::path::PathBuf;
 use storagelab_sim::Rng;
 use storagelab_sim::replay::{Asked, What};
 
-/// Open files, one on each volume. Offsets count through all files, and each file has the same share of the range.
+/// Open files, one on each volume. Offsets run through all files, one after the other. All files have the same size.
 pub(crate) struct Target {
     files: Vec<File>,
     bytes_each: u64,
 }
 
 impl Target {
-    /// Opens files that exist.
+    /// Opens the files. Each must exist.
     pub(crate) fn open(paths: &[PathBuf], bytes_each: u64, flags: i32, writes: bool) -> Result<Self, String> {
         let open = |path: &PathBuf| {
             OpenOptions::new()
@@ -30,7 +30,7 @@ impl Target {
         Ok(Self { files, bytes_each })
     }
 
-    /// Makes a request, and returns when it has ended.
+    /// Sends a request and waits until it is done.
     pub(crate) fn make(&self, asked: Asked, buffer: &mut Buffer) -> Result<(), String> {
         let Asked(_, what, place, bytes) = asked;
         let (number, offset) = (place / self.bytes_each, place % self.bytes_each);
@@ -45,9 +45,9 @@ impl Target {
     }
 }
 
-/// Direct I/O needs memory that begins at a page.
+/// The alignment of memory that direct I/O needs.
 const ALIGNED: usize = 4096;
-/// The distance, in bytes, between the places at which written data differ from the request before.
+/// In each block of so many bytes, a write differs from the one before.
 const STAMP_EVERY: usize = 512;
 
 /// Memory for one request at a time.
@@ -58,7 +58,7 @@ pub(crate) struct Buffer {
 }
 
 impl Buffer {
-    /// Room for `longest` bytes, filled if it will be written to a drive.
+    /// Allocates room for `longest` bytes. If they will be written to a drive, they are filled with random bytes.
     pub(crate) fn new(longest: u64, filled: bool, seed: u64) -> Self {
         let longest = usize::try_from(longest).expect("a request fits memory");
         let mut memory = vec![0; longest + ALIGNED];
@@ -72,13 +72,13 @@ impl Buffer {
         Self { memory, begin, rng }
     }
 
-    /// The first `bytes` bytes.
+    /// Returns the first `bytes` of the memory.
     pub(crate) fn of(&mut self, bytes: u64) -> &mut [u8] {
         let length = usize::try_from(bytes).expect("a request fits memory");
         &mut self.memory[self.begin..self.begin + length]
     }
 
-    /// The first `bytes` bytes, with new content, so that no drive has the same content already.
+    /// Like `of`, but with content that was not sent before, so that no drive can deduplicate it.
     pub(crate) fn fresh(&mut self, bytes: u64) -> &[u8] {
         let stamp = self.rng.next_u64().to_le_bytes();
         let part = self.of(bytes);

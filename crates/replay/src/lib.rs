@@ -1,7 +1,7 @@
-//! Sends the requests of a trace to a file on each volume, at their own times or as fast as their dependencies allow.
+//! Sends a trace's requests to a file on each volume, each at its own time or as soon as its dependencies allow.
 //!
-//! Threads take requests from one queue, in order, by the rules of simulated replays ([`storagelab_sim::replay`]).
-//! Times count from a common start, so a late request delays no other request.
+//! Threads take requests from one queue, in order, by the same rules as simulated replays ([`storagelab_sim::replay`]).
+//! All times are counted from the same beginning, so a late request does not delay later ones.
 
 mod file;
 mod queue;
@@ -16,12 +16,12 @@ use storagelab_sim::{Latencies, LatencyTable};
 use file::{Buffer, Target};
 use queue::Queue;
 
-/// The sent requests. Syncs are sent, but do not count.
+/// What was sent. Syncs are sent but not counted.
 #[derive(Clone, Debug, Serialize)]
 pub struct Sent {
-    /// The time from the start of the first request to the end of the last one.
+    /// The time from the planned time of the first request to the end of the last one.
     pub elapsed_ns: u64,
-    /// The delays of requests after their recorded times.
+    /// How much later than planned the requests were sent.
     pub late: Lateness,
     /// Requests that read.
     pub read: Done,
@@ -32,15 +32,15 @@ pub struct Sent {
 /// Requests in one direction.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Done {
-    /// Their bytes.
+    /// The sum of their bytes.
     pub bytes: u64,
-    /// Their latencies.
+    /// The distribution of their durations.
     pub latency: LatencyTable,
-    /// For each second, the number of requests that ended in it, and the sum of their latencies in nanoseconds.
+    /// For each second: how many requests ended in it, and the sum of their latencies in nanoseconds.
     pub seconds: Vec<(u64, u64)>,
 }
 
-/// Requests in one direction while they are counted.
+/// Counts the requests in one direction while they are sent.
 #[derive(Debug, Default)]
 struct Counted {
     bytes: u64,
@@ -69,11 +69,11 @@ impl Counted {
     }
 }
 
-/// Sends a trace to files of `bytes_each` bytes, by this many threads. Offsets count through the files. Files are
-/// opened with `flags`, such as `O_DIRECT`.
+/// Sends the requests of a trace with `threads` threads to files of `bytes_each` bytes. Offsets run through all files.
+/// The files are opened with `flags`, such as `O_DIRECT`.
 ///
 /// # Errors
-/// The first request that failed, in words.
+/// Returns a message about the first request that failed.
 pub fn send(paths: &[PathBuf], bytes_each: u64, flags: i32, threads: usize, replay: &Replay) -> Result<Sent, String> {
     let writes = replay.requests.iter().any(|asked| asked.1 == What::W);
     let longest = replay.requests.iter().map(|asked| asked.3).max().unwrap_or(0);

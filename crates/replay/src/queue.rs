@@ -1,5 +1,5 @@
-//! The queue of a trace's requests. Threads take the next request when its time has come and no request on which it
-//! depends is in progress.
+//! The queue of a trace's requests. A thread takes the next request when its time has come and no request that it
+//! depends on is in progress.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -9,24 +9,24 @@ use storagelab_sim::replay::{Asked, Lateness, Pace, Replay, What};
 
 use crate::{Counted, Sent};
 
-/// The queue. One thread at a time, the first one, waits for the next request. The others wait for their turn.
+/// The queue. Only the first thread in it waits for the time of the next request. Other threads wait for their turn.
 pub(crate) struct Queue<'r> {
     replay: &'r Replay,
     began: Instant,
     state: Mutex<State>,
-    /// No thread is the first any more.
+    /// Notified when the place of the first thread becomes free.
     turn: Condvar,
-    /// The first thread may continue: a request on which the next one depends has ended, or all requests are done.
+    /// Notified when the first thread may go on: the next request's dependency has ended, or the replay has failed.
     freed: Condvar,
 }
 
 #[derive(Default)]
 struct State {
     next: usize,
-    /// The request that each thread has in progress.
+    /// For each thread, the request that it has in progress.
     in_progress: Vec<Option<Asked>>,
     has_first: bool,
-    /// The first thread waits for a request in progress.
+    /// Whether the first thread waits for a request in progress to end.
     held: bool,
     failed: Option<String>,
     end_ns: u64,
@@ -36,7 +36,7 @@ struct State {
 }
 
 impl<'r> Queue<'r> {
-    /// The time of the first request is now.
+    /// Makes the queue. Its clock starts now, at the time of the first request.
     pub(crate) fn new(replay: &'r Replay, threads: usize) -> Self {
         Self {
             replay,
@@ -50,7 +50,7 @@ impl<'r> Queue<'r> {
         }
     }
 
-    /// Nanoseconds since the beginning.
+    /// Returns the nanoseconds since the queue was made.
     pub(crate) fn now_ns(&self) -> u64 {
         u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
@@ -59,7 +59,7 @@ impl<'r> Queue<'r> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for the next request and takes it for a thread; `None` when there is none left.
+    /// Waits for the next request and takes it for a thread. Returns `None` when no request is left.
     pub(crate) fn next(&self, slot: usize) -> Option<Asked> {
         let mut state = self.state();
         while state.has_first {
@@ -104,7 +104,7 @@ impl<'r> Queue<'r> {
         taken
     }
 
-    /// A thread's request has ended, successfully or not.
+    /// Records that a thread's request has ended, successfully or not.
     pub(crate) fn end(&self, slot: usize, begun_ns: u64, made: Result<(), String>) {
         let now_ns = self.now_ns();
         let mut state = self.state();
@@ -130,7 +130,7 @@ impl<'r> Queue<'r> {
         }
     }
 
-    /// The sent requests, after all threads have ended.
+    /// Returns what was sent, after all threads have ended.
     pub(crate) fn sent(self) -> Result<Sent, String> {
         let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
         if let Some(what) = state.failed {

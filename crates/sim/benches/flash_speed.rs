@@ -1,8 +1,8 @@
 //! Measures the speed of the flash drive's map.
 //!
-//! `cargo bench --package storagelab-sim --features internals --bench flash_speed -- SCALE`: 64 if no scale is given, 1 is life-size.
-//! Each line shows the work, the write amplification, and the millions of host pages per second of CPU time, in the
-//! best of three rounds.
+//! `cargo bench --package storagelab-sim --features internals --bench flash_speed -- SCALE`. SCALE is 64 by default; 1
+//! is life-size. Each line shows the work, the write amplification, and millions of host pages per second of CPU time,
+//! the best of three rounds.
 #![expect(clippy::print_stdout, reason = "it is for people")]
 #![expect(clippy::cast_precision_loss, reason = "figures for people")]
 
@@ -16,7 +16,7 @@ const PAGE_BYTES: u64 = 8192;
 const RAW_BYTES: u64 = 330_000_000_000;
 
 fn main() {
-    // cargo adds `--bench` to what it is given.
+    // cargo adds `--bench` to the arguments.
     let scale: u64 = std::env::args().find_map(|word| word.parse().ok()).unwrap_or(64);
     let shape = |usable_bytes: u64| Shape {
         blocks: narrow(RAW_BYTES / scale / PAGE_BYTES / 64),
@@ -52,7 +52,7 @@ fn main() {
     }
 }
 
-/// CPU time of this process so far where the system reports it (Linux does); otherwise elapsed time.
+/// Returns the CPU time of this process so far if the system reports it (as Linux does), or else the elapsed time.
 fn cpu_s() -> f64 {
     static BEGAN: LazyLock<Instant> = LazyLock::new(Instant::now);
     let told = std::fs::read_to_string("/proc/self/schedstat").ok();
@@ -68,7 +68,7 @@ fn write_in_order(ftl: &mut Ftl, pages: u32) -> u64 {
     u64::from(pages) * u64::from(times)
 }
 
-/// Write amplification and host pages a second, the fastest of three rounds of `work`.
+/// Returns the write amplification and the host pages per second, for the fastest of three rounds of `work`.
 fn rounds(ftl: &mut Ftl, mut work: impl FnMut(&mut Ftl) -> u64) -> (f64, f64) {
     let before = *ftl.counters();
     let mut fastest = 0.0f64;

@@ -1,10 +1,10 @@
-//! Compares the kernel's speed with the same simulation written by hand as a state machine: `cargo bench
-//! --features internals --bench kernel_speed`.
+//! Compares the kernel's speed with the same simulation written by hand as a state machine: `cargo bench --features
+//! internals --bench kernel_speed`.
 //!
-//! In the timer cycle, each process sleeps for a random time, again and again, so the event list and the executor do
-//! all the work. In the cycle of two, it alternates a long and a short sleep: two waits in a loop for a future, two
-//! states for a state machine. The contestants alternate within one process, round by round, and each round gives one
-//! ratio. The bench prints the medians of the rounds, so a noisy neighbour disturbs both sides equally.
+//! In the timer cycle, each process sleeps again and again for a random time, so the event list and the executor do all
+//! the work. In the cycle of two, long and short sleeps alternate: two waits in a loop for a future, two states for a
+//! state machine. All variants run in turn within one process. Each round gives one ratio. The medians over the rounds
+//! are printed, so other load on the machine affects all variants alike.
 #![expect(clippy::print_stdout, reason = "a bench prints its figures")]
 
 use std::cell::Cell;
@@ -21,7 +21,7 @@ use storagelab_sim::internals::{
 const EVENTS: u64 = 200_000;
 const ROUNDS: usize = 61;
 
-/// A cheap stream of random lengths of time (xorshift64), so that drawing them does not hide the cost of the kernel.
+/// Random durations (xorshift64), which are drawn so fast that they hardly add to the kernel's time.
 #[derive(Clone)]
 struct Lengths(u64);
 
@@ -42,7 +42,7 @@ impl Lengths {
 const THINK_MASK_NS: Ns = 0xf_ffff;
 const SERVICE_MASK_NS: Ns = 0xffff;
 
-/// A contestant's events and simulated time. All contestants must agree.
+/// The number of events and the simulated time of a variant. All variants must agree.
 type Outcome = (u64, Ns);
 
 /// A process that sleeps. If nothing else happens meanwhile, it continues at once.
@@ -111,13 +111,13 @@ enum State {
     Served,
 }
 
-/// The events to come, as a state machine needs them.
+/// The future events, as a state machine needs them.
 trait Events: Default {
     fn put(&mut self, time_ns: Ns, process: u32);
     fn take(&mut self) -> Option<(Ns, u32)>;
 }
 
-/// A process as a state, advanced by one `match`.
+/// Runs processes as states that one `match` advances.
 fn state_machine<E: Events, const STATES: u32>(processes: u32) -> Outcome {
     let mut events = E::default();
     let mut machines: Vec<(State, Lengths)> = Vec::new();
@@ -150,7 +150,7 @@ fn state_machine<E: Events, const STATES: u32>(processes: u32) -> Outcome {
 
 const MACHINE: Port = Port::new(5);
 
-/// The kernel's own event list, without the executor: the difference is the price of futures.
+/// The kernel's own event list without the executor. The difference is the cost of futures.
 #[derive(Default)]
 struct OwnList(EventList);
 
@@ -168,7 +168,7 @@ impl Events for OwnList {
     }
 }
 
-/// The standard library's heap, which is the obvious choice.
+/// The heap of the standard library, the obvious choice.
 #[derive(Default)]
 struct StandardHeap {
     heap: BinaryHeap<Reverse<(Ns, u64, u32)>>,
@@ -188,7 +188,7 @@ impl Events for StandardHeap {
     }
 }
 
-/// Millions of events a second, and the outcome.
+/// Returns millions of events per second, and the outcome.
 fn timed(contestant: impl FnOnce() -> Outcome) -> (f64, Outcome) {
     let start = Instant::now();
     let outcome = contestant();
@@ -202,8 +202,8 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// Sessions on cores: each computes, takes a latch that is mostly free, computes and waits for an I/O. Returns how many
-/// of these four steps were made.
+/// Runs sessions on cores. Each computes, takes a latch that is usually free, computes and waits for an I/O. Returns
+/// how many of these four steps were made.
 fn sessions(count: u64, cores: u32) -> Outcome {
     const STEPS_A_ROUND: u64 = 4;
     let os = Sqlos::new(Config::new(cores));
@@ -227,7 +227,7 @@ fn sessions(count: u64, cores: u32) -> Outcome {
     (rounds * count * STEPS_A_ROUND, os.now())
 }
 
-/// Prints the medians of one cycle, for several numbers of processes.
+/// Prints the medians of one cycle for several numbers of processes.
 fn race<const STATES: u32>() {
     println!("processes  kernel  by hand, same list  by hand, std heap  kernel/same  kernel/std  kernel with jumps");
     for processes in [16, 64, 256, 1024, 4096] {

@@ -1,5 +1,5 @@
-//! A block: runs made one after another on one set of drives, whose state carries over from run to run. Runs of the engine and
-//! tests of raw I/O are blocks of two kinds of scenario ([`Work`]).
+//! A block: runs made one after another on the same drives, whose state is kept from run to run. Runs of the engine and
+//! tests of raw I/O are two kinds of blocks ([`Work`]).
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -14,9 +14,9 @@ use crate::volume::Volume;
 pub enum BlockError {
     /// The scenario can't be run.
     Refused(Refusal),
-    /// The caller asked to stop.
+    /// The caller asked to stop the run.
     Interrupted,
-    /// The simulator contradicts itself. This is a defect; the text has its observations.
+    /// The simulator found a contradiction in itself, which is a defect. The text describes it.
     Defect(String),
 }
 
@@ -47,10 +47,10 @@ pub struct Hardware<'s> {
     pub(crate) seed: u64,
 }
 
-/// A function that is called from time to time during a run, and may stop it.
+/// A function that is called several times during a run, and may stop it.
 pub type Progress<'p, Step> = &'p mut dyn FnMut(Step) -> ControlFlow<()>;
 
-/// The fate of the previous run's files before a run.
+/// What happens to the previous run's files before a run.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Before {
     /// The drives are formatted.
@@ -61,36 +61,36 @@ pub enum Before {
     Keep,
 }
 
-/// A scenario: hardware, and runs to make on it.
+/// A scenario: hardware, and the runs to make on it.
 pub trait Work {
     /// The result of a run.
     type Outcome;
     /// The progress of a run.
     type Step;
-    /// The state that the phase that fills tables passes to the measured phase, in addition to the data on the drives.
+    /// What the phase that fills tables passes to the measured phase, in addition to the drives' state.
     type Filled: Default;
 
-    /// Refuses a scenario that can't be run, with a solution.
+    /// Checks whether the scenario can be run.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// Returns the first thing that is wrong, and how to solve it.
     fn check(&self) -> Result<(), Refusal>;
 
-    /// The drives and volumes.
+    /// Returns the drives and volumes.
     fn hardware(&self) -> Hardware<'_>;
 
-    /// The history of flash drives that have no history of their own; `None` for drives in their state after a format.
+    /// Returns the history of flash drives that declare none themselves, or `None` if these are freshly formatted.
     fn prepared(&self) -> Option<Prepared>;
 
-    /// The seed of a run, and the steps before it; `None` if there is no such run.
+    /// Returns the seed of a run, and what happens to the files before it. Returns `None` if there is no such run.
     fn start_of(&self, run: usize) -> Option<(u64, Before)>;
 
-    /// Whether a run begins with a phase that fills tables.
+    /// Returns whether a run begins with a phase that fills tables.
     fn fills(&self, _run: usize) -> bool {
         false
     }
 
-    /// Makes that phase, and returns the volumes.
+    /// Runs the phase that fills tables, and returns the volumes.
     fn fill(
         &self,
         _run: usize,
@@ -100,7 +100,7 @@ pub trait Work {
         (volumes, Ok(Self::Filled::default()))
     }
 
-    /// Makes the measured phase, and returns the volumes.
+    /// Runs the measured phase, and returns the volumes.
     fn make(
         &self,
         run: usize,
@@ -110,11 +110,11 @@ pub trait Work {
         progress: Progress<'_, Self::Step>,
     ) -> (Vec<Volume>, Result<Self::Outcome, BlockError>);
 
-    /// Adds the work of drives and volumes to an outcome.
+    /// Adds the counters of drives and volumes to an outcome.
     fn add(outcome: &mut Self::Outcome, drives: Vec<DriveOutcome>, volumes: Vec<VolumeOutcome>);
 }
 
-/// A scenario in progress.
+/// A block: a scenario, its drives, and the number of the next run.
 #[derive(Debug)]
 pub struct BlockOf<W> {
     pub(crate) scenario: W,
@@ -124,10 +124,10 @@ pub struct BlockOf<W> {
 }
 
 impl<W: Work> BlockOf<W> {
-    /// New drives, freshly formatted, except drives that have a history.
+    /// Makes a block with new drives. They are freshly formatted unless they have a history.
     ///
     /// # Errors
-    /// What the scenario's check says.
+    /// Returns what the scenario's check refuses.
     pub fn new(scenario: W) -> Result<Self, Refusal> {
         scenario.check()?;
         let hardware = scenario.hardware();
@@ -136,10 +136,10 @@ impl<W: Work> BlockOf<W> {
         Ok(Self::around(scenario, rack, 0))
     }
 
-    /// Resumes a block after its first `runs_done` runs, with its drives as [`BlockOf::save_drives`] wrote them.
+    /// Continues a block after its first `runs_done` runs, with the drives that [`BlockOf::save_drives`] wrote.
     ///
     /// # Errors
-    /// What the scenario's check says, or that the bytes are not such drives.
+    /// Returns what the scenario's check refuses, or that the bytes are not these drives.
     pub fn resume(scenario: W, runs_done: usize, saved: &[Vec<u8>]) -> Result<Self, Refusal> {
         scenario.check()?;
         let rack = Rack::load(scenario.hardware(), saved)?;
@@ -155,16 +155,16 @@ impl<W: Work> BlockOf<W> {
         }
     }
 
-    /// All drives, in the order of their names, as bytes, with which a block can be resumed.
+    /// Returns the state of each drive as bytes, in the order of their names. [`BlockOf::resume`] reads it.
     #[must_use]
     pub fn save_drives(&self) -> Vec<Vec<u8>> {
         self.rack.save()
     }
 
-    /// Checks the maps of the drives.
+    /// Checks the mapping tables of the drives.
     ///
     /// # Errors
-    /// The first thing that does not hold.
+    /// Returns the first rule that is broken.
     #[cfg(test)]
     pub fn check_drives(&self) -> Result<(), String> {
         self.rack.check()
@@ -175,16 +175,16 @@ impl<W: Work> BlockOf<W> {
         self.every_io = every_io;
     }
 
-    /// How many runs have been made.
+    /// The number of runs that have been made.
     #[must_use]
     pub const fn runs_done(&self) -> usize {
         self.next_run
     }
 
-    /// Makes the next run; nothing if all have been made. `progress` is called at intervals, and may stop the run.
+    /// Makes the next run, or returns `None` if all have been made. `progress` is called meanwhile and may stop it.
     ///
     /// # Errors
-    /// [`BlockError::Interrupted`] if it did; the block is of no use then. A run that failed is an outcome, not an error.
+    /// Returns [`BlockError::Interrupted`] if `progress` stopped the run. The block is then unusable.
     pub fn run_next(
         &mut self,
         mut progress: impl FnMut(W::Step) -> ControlFlow<()>,
@@ -206,7 +206,7 @@ impl<W: Work> BlockOf<W> {
         Ok(Some(outcome))
     }
 
-    /// Fills tables, if the run begins with this phase. Then the drives are at rest. The phase's work does not count.
+    /// Fills tables if the run begins with that. Afterwards the drives are at rest, and this work is not counted.
     fn fill(&mut self, run: usize, seed: u64, progress: Progress<'_, W::Step>) -> Result<W::Filled, BlockError> {
         if !self.scenario.fills(run) {
             return Ok(W::Filled::default());

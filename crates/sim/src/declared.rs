@@ -1,4 +1,4 @@
-//! The declarations of all parameters of the model. Python's checks, reference and lists come from here.
+//! The declarations of all parameters of the model. Python makes its checks, its reference and its lists from them.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,10 @@ use crate::scenario::{Costs, run_defaults};
 use crate::volume::array::destage::cache_constants;
 use crate::volume::config::{cache_defaults, link_defaults, volume_defaults};
 
-/// Everything that is declared.
+/// All declarations.
 #[derive(Clone, Debug, Serialize)]
 pub struct Declarations {
-    /// The figures of drives' profiles, by the kind of the drive and their group.
+    /// The figures of drives' profiles, by kind of drive and by group.
     pub drives: BTreeMap<&'static str, Groups>,
     /// The server's costs.
     pub costs: Vec<Declared>,
@@ -22,7 +22,7 @@ pub struct Declarations {
     pub constants: Vec<Constant>,
 }
 
-/// Everything that is declared.
+/// Returns all declarations.
 #[must_use]
 pub fn declarations() -> Declarations {
     let constants = [

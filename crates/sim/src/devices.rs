@@ -1,8 +1,7 @@
-//! Kinds of drives other than the two fast kinds. Each kind has a file with its figures, its behaviour and its state.
+//! The kinds of drives besides flash drives and disks. Each has a file with its figures, its behaviour and its state.
 //!
-//! Such a drive knows at once when a request will be done ([`Model`]). A volume calls it through a pointer; only flash
-//! drives and disks, called most often, need none. A new kind needs its file, its line at this file's end, and a
-//! profile.
+//! Such a drive computes a request's end when the request arrives ([`Model`]). It is called through a pointer, which
+//! flash drives and disks avoid. A new kind needs its file here, a line at the end of this file, and a profile.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -21,35 +20,35 @@ mod slc_nvme;
 
 /// A drive at work. Times are nanoseconds since the last [`Model::rest`].
 pub trait Model: Boxed + Debug + Send + Sync {
-    /// The properties that the host sees.
+    /// Returns the properties of the drive that the host can read.
     fn face(&self) -> Face;
 
-    /// Takes a request at time `now`, and returns when it will be done. Requests come in the order of their times.
+    /// Accepts a request at time `now`, and returns when it will be done. Requests must come in order of time.
     fn submit(&mut self, now: Ns, request: Request) -> Ns;
 
-    /// Finishes all work and resets the clock to 0, as between two runs.
+    /// Finishes all work and resets the clock to 0. This happens between two runs.
     fn rest(&mut self, rng: Rng);
 
-    /// The drive is formatted.
+    /// Formats the drive.
     fn format(&mut self) {}
 
-    /// The whole memory of a drive at rest, which is saved and loaded in this order, and reported.
+    /// Returns all numbers that a drive at rest keeps. They are saved, loaded and reported in this order.
     fn memory(&mut self) -> Vec<Kept<'_>>;
 }
 
-/// What the host sees of a drive.
+/// The properties of a drive that the host can read.
 #[derive(Clone, Copy, Debug)]
 pub struct Face {
-    /// What it can write into.
+    /// The usable capacity.
     pub usable_bytes: u64,
-    /// The least that can be written.
+    /// The size of the smallest write.
     pub sector_bytes: u64,
     /// CPU time for a request.
     pub host_cpu_ns: Ns,
 }
 
 impl Face {
-    /// As the profile says, in a world `scale` times smaller: the capacity shrinks, to whole sectors.
+    /// Converts the profile's figures to a world `scale` times smaller. The capacity shrinks, to whole sectors.
     fn new(
         usable_bytes: &Figure<u64>,
         sector_bytes: &Figure<u32>,
@@ -74,7 +73,7 @@ impl Face {
 pub enum Kept<'d> {
     /// A sum that only grows.
     Sum(&'static str, &'d mut u64),
-    /// A present level, and the number of parts into which its unit is divided.
+    /// A present level, and how many parts of it make one unit.
     Level(&'static str, &'d mut u64, u64),
 }
 
@@ -86,17 +85,17 @@ impl<'d> Kept<'d> {
     }
 }
 
-/// What a drive reports of itself.
+/// The numbers that a drive reports about itself.
 #[derive(Clone, Debug, Default)]
 pub struct Reported {
-    /// What it has counted since it was made.
+    /// Counts since the drive was made.
     pub counts: BTreeMap<&'static str, u64>,
     /// Present levels.
     pub levels: BTreeMap<&'static str, u64>,
 }
 
 impl dyn Model {
-    /// Its counts since it was made, and its present levels, by name.
+    /// Returns the counts since the drive was made, and the present levels, by name.
     pub fn reported(&self) -> Reported {
         let mut reported = Reported::default();
         for kept in self.boxed().memory() {
@@ -110,7 +109,7 @@ impl dyn Model {
 }
 
 impl Reported {
-    /// The counts since `earlier`, and the present levels, together.
+    /// Returns, in one map, the counts since `earlier` and the present levels.
     pub fn since(&self, earlier: &Self) -> BTreeMap<&'static str, u64> {
         let counted = |(name, count): (&&'static str, &u64)| (*name, count - earlier.counts.get(name).unwrap_or(&0));
         let counts = self.counts.iter().map(counted);
@@ -120,9 +119,9 @@ impl Reported {
     }
 }
 
-/// A copy behind a pointer.
+/// Copies a drive behind a pointer.
 pub trait Boxed {
-    /// Makes it.
+    /// Returns a copy.
     fn boxed(&self) -> Box<dyn Model>;
 }
 
@@ -138,10 +137,10 @@ impl Clone for Box<dyn Model> {
     }
 }
 
-/// "DEVICE" and a zero, then the version of this layout.
+/// The word "DEVICE", a zero byte, and the version of this layout.
 const MAGIC: u64 = u64::from_le_bytes(*b"DEVICE\0\x01");
 
-/// A drive at rest, as bytes.
+/// Returns a drive at rest, as bytes.
 pub fn save(model: &dyn Model) -> Vec<u8> {
     let mut model = model.boxed();
     let mut out = Writer::default();
@@ -153,10 +152,10 @@ pub fn save(model: &dyn Model) -> Vec<u8> {
     out.finish()
 }
 
-/// Gives a new drive the memory that [`save`] wrote.
+/// Loads the numbers that [`save`] wrote into a new drive.
 ///
 /// # Errors
-/// If the bytes are not of such a drive.
+/// Fails if the bytes don't describe such a drive.
 pub fn load(model: &mut dyn Model, bytes: &[u8]) -> Result<(), StateError> {
     let mut input = Reader::new(bytes, MAGIC)?;
     let (of_bytes, usable_bytes) = (input.word()?, model.face().usable_bytes);
@@ -171,7 +170,7 @@ pub fn load(model: &mut dyn Model, bytes: &[u8]) -> Result<(), StateError> {
     input.finish()
 }
 
-/// Lists the kinds once: the variant, its name in a profile's file, and the content of its file.
+/// Lists each kind once: its variant, its name in a profile's file, and the type of its profile.
 macro_rules! kinds {
     ($($(#[doc = $doc:literal])+ $variant:ident $name:literal $profile:ty;)+) => {
         /// A drive's profile, by its kind.
@@ -181,17 +180,17 @@ macro_rules! kinds {
             /// Flash.
             #[serde(rename = "flash")]
             Flash(Box<DriveProfile>),
-            /// Turning platters.
+            /// A disk with turning platters.
             #[serde(rename = "disk")]
             Disk(Box<DiskProfile>),
             $($(#[doc = $doc])+ #[serde(rename = $name)] $variant(Box<$profile>),)+
         }
 
         impl Profile {
-            /// A new drive of a kind that is neither flash nor disk, in a world `scale` times smaller.
+            /// Makes a new drive in a world `scale` times smaller. The kind must be neither flash nor disk.
             ///
             /// # Errors
-            /// A sentence that names the figure that can't be.
+            /// Returns a sentence that names the invalid figure.
             pub fn make(&self, scale: u32) -> Result<Box<dyn Model>, String> {
                 let (name, made) = match self {
                     Self::Flash(_) | Self::Disk(_) => unreachable!("the two fast kinds have parameters of their own"),
@@ -201,7 +200,7 @@ macro_rules! kinds {
             }
         }
 
-        /// All figures of each kind, by its name and their group.
+        /// Returns all figures of each kind, by the kind's name and by group.
         pub fn declared() -> BTreeMap<&'static str, Groups> {
             BTreeMap::from([
                 ("flash", DriveProfile::declared()),
@@ -212,7 +211,7 @@ macro_rules! kinds {
     };
 }
 
-/// The figures of a kind, by their group.
+/// The figures of a kind, by group.
 pub type Groups = Vec<(&'static str, Vec<Declared>)>;
 
 kinds! {
@@ -220,6 +219,6 @@ kinds! {
     SlcNvme "slc-nvme" slc_nvme::Profile;
     /// A network volume with I/O credits.
     BurstVolume "burst-volume" burst_volume::Profile;
-    /// A drive that was measured.
+    /// A drive whose figures `storagelab drives fit` measured.
     Measured "measured" measured::Profile;
 }

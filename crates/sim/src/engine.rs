@@ -1,21 +1,23 @@
 //! The storage engine: a clustered index in data files, a buffer pool, a log, and the sessions that insert into them.
 //!
-//! Each part owns its state, and no other part writes it. From the ground up:
-//! - [`geometry`]: pages, extents and allocation pages; [`files`]: where they lie on the drives, and the next free one;
-//! - [`leaf`]: what a leaf's page is doing; [`tree`]: all leaves, with their rows and key intervals; [`pool`]: which of them
-//!   are in memory, and which wait for a frame; `above`: the index pages above the leaves, and their latches;
-//! - [`log`]: blocks, flushes and commits; `ios`: I/Os in progress, and the volumes; [`counters`]: what is counted;
-//! - [`Engine`]: the parts on the cores of [`crate::sqlos`]: `io` (reads, writes and what follows from them), `page_wait` (waits
-//!   for pages in I/O), `frames` (room for pages), `allocate` (the next page, under the latches of PFS and GAM pages),
-//!   `session` (transactions), `random_rows` (inserts and point reads in bursts), `split` (new pages of the index),
-//!   `checkpoint`, `lazy` (the lazy writer), `sample` (the current state); `resource` says what workers wait for;
-//! - [`load`]: what connections do, a file for each kind.
+//! Each part owns its state, and only that part changes it. The parts, from the lowest to the highest:
+//! - [`geometry`]: pages, extents and allocation pages; [`files`]: their position on the drives, and the next free
+//!   page;
+//! - [`leaf`]: the state of a leaf's page; [`tree`]: all leaves, with their rows and key intervals; [`pool`]: leaves in
+//!   memory, and leaves that wait for a frame; `above`: the index pages above the leaves, and their latches;
+//! - [`log`]: blocks, flushes and commits; `ios`: I/Os in progress, and the volumes; [`counters`]: the engine's
+//!   counters;
+//! - [`Engine`]: uses these on [`crate::sqlos`]: `io` (reads and writes), `page_wait` (waits for pages in I/O),
+//!   `frames` (room for pages), `allocate` (the next page, under latches of PFS and GAM pages), `session`
+//!   (transactions), `random_rows` (inserts and point reads in bursts), `split` (new pages), `checkpoint`, `lazy` (the
+//!   lazy writer), `sample` (the current state); `resource` names what workers wait for;
+//! - [`load`]: the kinds of loads, one file each.
 //!
 //! # How a row is inserted
-//! A session picks a random key, finds the leaf, and inserts the row if the leaf is in memory and not latched. This
-//! costs CPU time but no event, and a burst may insert many rows. A burst ends at the first wait: for a leaf that is
-//! not in memory (`PAGEIOLATCH_EX`), is being written (the same) or split (`PAGELATCH_EX`); for a parent whose latch a
-//! splitting worker holds (`PAGELATCH_SH`); for a full leaf, which needs a page and so the latch of a PFS page
+//! A session draws a key, finds the leaf, and inserts the row if the leaf is in memory and not latched. That takes CPU
+//! time but no event, and many rows may be inserted in one burst. A burst ends at the first wait: for a leaf that is
+//! not in memory or is being written (`PAGEIOLATCH_EX`), or is being split (`PAGELATCH_EX`); for a parent whose latch a
+//! splitting worker holds (`PAGELATCH_SH`); for a new page when the leaf is full, and so for the latch of a PFS page
 //! (`PAGELATCH_SH` to look for a free one, `PAGELATCH_UP` to mark it); or for the commit (`WRITELOG`).
 
 mod above;
@@ -89,7 +91,7 @@ pub struct Engine<'w> {
     checkpoint: Checkpoint<'w>,
     lazy: LazyWriter<'w>,
     counters: Counters,
-    /// Rows and CPU time up to the first read of a page, once there has been one.
+    /// The rows and the CPU time before the first read of a page; `None` before that read.
     memory_phase: Cell<Option<(u64, Ns)>>,
     failure: RefCell<Option<Failure>>,
 }
@@ -97,9 +99,9 @@ pub struct Engine<'w> {
 /// The reason why a run failed although its scenario passed the checks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// A volume no longer answers.
+    /// A volume has failed.
     Volume(volume::Failure),
-    /// No page was left for the table, which grew larger than expected.
+    /// The table needed more pages than the files have, because it grew larger than expected.
     FilesFull,
 }
 
@@ -116,10 +118,10 @@ impl std::fmt::Display for Failure {
 }
 
 impl<'w> Engine<'w> {
-    /// An engine for a run on `table`, on volumes in the order of `layout.volumes`.
+    /// Makes the engine of a run on `table`. The volumes are in the order of `layout.volumes`.
     ///
     /// # Panics
-    /// If the scenario was not checked.
+    /// Panics if the scenario was not checked.
     #[must_use]
     pub fn new(
         os: &'w Sqlos,
@@ -193,13 +195,13 @@ impl<'w> Engine<'w> {
         self.workload.kind.start(self, machine);
     }
 
-    /// How many operations of the load have been done.
+    /// The number of operations of the load that have been done.
     #[must_use]
     pub fn operations_done(&self) -> u64 {
         self.workload.kind.done(&self.counters)
     }
 
-    /// The table, at rest once its sessions have ended.
+    /// Returns the table, at rest. The sessions must have ended.
     #[must_use]
     pub fn into_table(self) -> Table {
         let table = Table {
@@ -211,25 +213,25 @@ impl<'w> Engine<'w> {
         table.rest()
     }
 
-    /// Pages of the buffer pool.
+    /// The number of pages in the buffer pool.
     #[must_use]
     pub fn pool_pages(&self) -> u64 {
         u64::from(self.pool.borrow().len())
     }
 
-    /// Why the run failed, if it did.
+    /// Returns why the run failed, if it did.
     #[must_use]
     pub fn failure(&self) -> Option<Failure> {
         self.failure.borrow().clone()
     }
 
-    /// Ends the run as failed; the first reason counts.
+    /// Ends the run as failed. If this is called more than once, the first reason is reported.
     fn fail(&self, failure: Failure) {
         self.failure.borrow_mut().get_or_insert(failure);
         self.os.kernel().stop();
     }
 
-    /// Ends the run for a worker that can't continue without the resource that it requested.
+    /// Fails the run for a worker that gets no page, and never returns.
     async fn fail_for_good<T>(&self) -> T {
         loop {
             self.fail(Failure::FilesFull);
@@ -237,7 +239,7 @@ impl<'w> Engine<'w> {
         }
     }
 
-    /// Every I/O of the run, if requested.
+    /// Returns every I/O of the run, if the caller asked for the list.
     #[must_use]
     pub fn take_trace(&self) -> Option<Vec<IoRecord>> {
         self.ios.take_trace()
@@ -253,10 +255,10 @@ impl<'w> Engine<'w> {
         self.os.latch(resource::Page::Leaf(leaf).key(), class)
     }
 
-    /// Checks the invariants that hold at any time: frames, leaves, rows.
+    /// Checks the rules about frames, leaves and rows that hold at any time.
     ///
     /// # Errors
-    /// The first thing that does not hold.
+    /// Returns the first rule that is broken.
     pub fn check(&self) -> Result<(), String> {
         let tree = self.tree.borrow();
         tree.check()?;
@@ -278,11 +280,11 @@ impl<'w> Engine<'w> {
         Ok(())
     }
 
-    /// Checks further invariants, in addition to [`Engine::check`], after all sessions have ended: nobody waits, and
-    /// nothing is held.
+    /// Checks what must hold after all sessions have ended, in addition to [`Engine::check`]: no leaf is awaited, and
+    /// no latch is held.
     ///
     /// # Errors
-    /// The first thing that does not hold.
+    /// Returns the first rule that is broken.
     pub fn check_end(&self) -> Result<(), String> {
         const AT_WORK: u8 = flag::READING | flag::SPLITTING | flag::NEW | flag::LATCHED;
         for (leaf, state) in self.tree.borrow().states() {
@@ -301,5 +303,5 @@ impl<'w> Engine<'w> {
     }
 }
 
-/// The pages of a file before its first data page.
+/// The system pages at the start of a file fill exactly one extent.
 const _: () = assert!(EXTENT_PAGES == 8);

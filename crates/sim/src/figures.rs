@@ -1,5 +1,5 @@
-//! Figures with their origin, and groups of them. [`figures!`] declares a group once: its struct, the limits of each
-//! figure, and the list from which Python builds its checks and its reference ([`Declared`]).
+//! Figures with their origin, and groups of figures. [`figures!`] declares a group once. From this come its struct, the
+//! limits of each figure, and the list from which Python builds its checks and its reference ([`Declared`]).
 
 use std::collections::BTreeMap;
 
@@ -11,13 +11,13 @@ use serde::{Deserialize, Serialize};
 pub enum Label {
     /// It was published.
     Published,
-    /// It was fitted to what was measured on a drive.
+    /// It was fitted to measurements of a drive.
     Measured,
     /// It follows from geometry or from published figures.
     Derived,
     /// It was chosen, within bounds, so that the model agrees with published results.
     Fitted,
-    /// It follows from nothing that was published. It is an assumption, which the source explains.
+    /// It is an assumption, because it follows from nothing that was published. The source explains it.
     Assumed,
 }
 
@@ -25,78 +25,78 @@ pub enum Label {
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Figure<T> {
-    /// The figure itself; its unit is the end of its name.
+    /// The figure itself. Its name ends with its unit.
     pub value: T,
     /// What kind of figure it is.
     pub label: Label,
-    /// Who published it, what it follows from, or why it lies within its bounds.
+    /// Who published it, what it follows from, or why it is within its bounds.
     pub source: String,
     /// The bounds of a fit.
     #[serde(default = "Option::default", skip_serializing_if = "Option::is_none")]
     pub bounds: Option<[T; 2]>,
-    /// The published figures on which it was fitted, as `storagelab validate` numbers them.
+    /// The published figures to which it was fitted, by their numbers in `storagelab validate`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fitted_on: Vec<String>,
 }
 
-/// What a figure may be.
+/// The values that a figure may have.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum Wanted {
     /// A whole number within limits.
     Number {
-        /// The least.
+        /// The smallest allowed number.
         least: u64,
-        /// The most.
+        /// The largest allowed number.
         most: u64,
     },
     /// True or false.
     Boolean,
-    /// One of these words.
+    /// One of some words.
     Words {
-        /// All that there are.
+        /// All allowed words.
         words: Vec<String>,
     },
     /// Any text.
     Text,
 }
 
-/// A figure as it is declared.
+/// The declaration of a figure.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Declared {
     /// Its name, which ends with its unit.
     pub name: &'static str,
     /// Its meaning, in a sentence.
     pub meaning: String,
-    /// What it may be.
+    /// The allowed values.
     pub wanted: Wanted,
-    /// Whether it may be left out.
+    /// Whether the figure may be missing.
     pub optional: bool,
-    /// Whether it is a table of such figures, by names that the profile chooses.
+    /// Whether it is a table of such figures, under names that the profile chooses.
     pub table: bool,
 }
 
 /// A group of figures.
 pub trait Group {
-    /// Its figures, in order.
+    /// Returns the declarations of its figures, in order.
     fn declared() -> Vec<Declared>;
 
-    /// Names a figure beyond its limits, if there is one, and the fault.
+    /// Checks the limits of its figures. An error is the name of the first wrong figure, and what is wrong.
     fn check_limits(&self) -> Result<(), (&'static str, String)>;
 }
 
-/// The first of these groups' figures that is beyond its limits, by its name.
+/// Checks the limits of several groups. An error names the first figure beyond its limits.
 pub fn check_all<const GROUPS: usize>(groups: [Result<(), (&'static str, String)>; GROUPS]) -> Result<(), String> {
     let all = groups.into_iter().try_for_each(|group| group);
     all.map_err(|(name, what)| format!("{name} {what}"))
 }
 
-/// A type of which a figure may be.
+/// A type that a figure may have.
 pub trait Value {
-    /// The allowed values, within `limits` if it is a number.
+    /// Returns the allowed values. `limits` apply to numbers.
     fn wanted(limits: Option<(u64, u64)>) -> Wanted;
 
-    /// The value as a number, if it is one.
+    /// Returns the value as a number, if it is one.
     fn number(&self) -> Option<u64> {
         None
     }
@@ -104,7 +104,7 @@ pub trait Value {
 
 impl Value for u64 {
     fn wanted(limits: Option<(u64, u64)>) -> Wanted {
-        // More would not fit the signed numbers of TOML.
+        // A larger number would not fit the signed numbers of TOML.
         let (least, most) = limits.unwrap_or((0, u64::MAX >> 1));
         Wanted::Number { least, most }
     }
@@ -137,12 +137,12 @@ impl Value for String {
     }
 }
 
-/// What a field of a group may be: one figure, one that may be missing, or a table of them.
+/// The type of a group's field: a figure, a figure that may be missing, or a table of figures.
 pub trait Field {
-    /// Its declaration.
+    /// Returns the field's declaration.
     fn declare(name: &'static str, meaning: &str, limits: Option<(u64, u64)>) -> Declared;
 
-    /// Names a value beyond `limits`, if there is one.
+    /// Checks that the field is within `limits`.
     fn check(&self, limits: (u64, u64)) -> Result<(), String>;
 }
 
@@ -192,8 +192,8 @@ impl<T: Value> Field for BTreeMap<String, Figure<T>> {
     }
 }
 
-/// Declares a group of figures: `name: type`, and, in brackets, the least and the most that a number may be, if that is
-/// narrower than its type. `Option<Figure<..>>` may be missing, `BTreeMap<String, Figure<..>>` is a table.
+/// Declares a group of figures. Each is `name: type`. Brackets give the smallest and the largest number, if they are
+/// narrower than the type. `Option<Figure<..>>` may be missing, `BTreeMap<String, Figure<..>>` is a table.
 macro_rules! figures {
     ($(#[doc = $about:literal])+ $group:ident {
         $($(#[doc = $doc:literal])+ $name:ident: $type:ty $([$least:expr, $most:expr])?;)*
@@ -227,7 +227,7 @@ macro_rules! figures {
 }
 pub(crate) use figures;
 
-/// Declares an enumeration whose names are a figure's words; serde's names, in kebab case.
+/// Declares that a figure may be one of an enumeration's variants, with serde's names for them, in kebab case.
 macro_rules! words {
     ($type:ty: $($word:literal),+) => {
         impl $crate::figures::Value for $type {
@@ -239,10 +239,10 @@ macro_rules! words {
 }
 pub(crate) use words;
 
-/// A figure that stands in the source and in no profile: a default, or a constant of the model.
+/// A figure that is in the source code and in no profile: a default, or a constant of the model.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Constant {
-    /// Where it belongs, for people.
+    /// The part of the model that it belongs to, in words.
     pub owner: &'static str,
     /// Its name, which ends with its unit.
     pub name: &'static str,
@@ -250,27 +250,27 @@ pub struct Constant {
     pub value: u64,
     /// What kind of figure it is.
     pub label: Label,
-    /// Who published it, or why it is so.
+    /// Who published it, or why it has this value.
     pub source: &'static str,
     /// The bounds of a fit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bounds: Option<[u64; 2]>,
-    /// The published figures on which it was fitted.
+    /// The published figures to which it was fitted.
     #[serde(skip_serializing_if = "<[&str]>::is_empty")]
     pub fitted_on: &'static [&'static str],
-    /// Whether a spec may set it: then this is the default.
+    /// Whether it is the default of a key that a spec may set.
     pub is_default: bool,
 }
 
-/// Declares constants with their origin, each as a function of its name, and `LIST` with all of them. A fitted constant
-/// has in brackets its bounds and the figures on which it was fitted.
+/// Declares constants with their origin. Each becomes a function with the constant's name, and `LIST` contains all of
+/// them. Brackets give the bounds of a fitted constant, and the published figures to which it was fitted.
 macro_rules! constants {
     ($owner:literal, default: $default:literal {
         $($name:ident: $type:ty = $value:literal, $label:ident, $source:literal $([$least:literal to $most:literal on $($on:literal)+])?;)*
     }) => {
         $(#[doc = concat!("A constant of ", $owner, ".")] pub const fn $name() -> $type { $value })*
 
-        /// All of them, with their origin.
+        /// All constants, with their origin.
         pub const LIST: &[$crate::figures::Constant] = &[$({
             #[allow(unused_mut, unused_assignments, reason = "only fitted ones have bounds")]
             let (mut bounds, mut fitted_on): (Option<[u64; 2]>, &'static [&'static str]) = (None, &[]);
@@ -290,7 +290,7 @@ macro_rules! constants {
 }
 pub(crate) use constants;
 
-/// A size of the scaled world at life-size, as in "9.38 GiB".
+/// Converts a size of the scaled world to life-size, as text such as "9.38 GiB".
 #[must_use]
 pub(crate) fn life_size(bytes: u64, scale: u32) -> String {
     const UNITS: [(u32, &str); 4] = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
@@ -303,7 +303,7 @@ pub(crate) fn life_size(bytes: u64, scale: u32) -> String {
     format!("{} {unit}", text.trim_end_matches('0').trim_end_matches('.'))
 }
 
-/// A part of a whole; 0 of nothing.
+/// Returns `part` / `whole`, or 0 if `whole` is 0.
 #[expect(
     clippy::cast_precision_loss,
     reason = "figures for people; counts stay as they are elsewhere"

@@ -1,28 +1,28 @@
 //! Hints that change only the speed of a run.
 //!
-//! To the compiler, for rarely true conditions: it moves their code aside, so that the usual case is contiguous.
-//! The benefit of all hints, measured on article A with 8 files (instructions counted by callgrind, CPU time in pairs):
-//! without `rare`, `put` and every `inline` attribute a run takes 25 % more instructions; without the plain `#[inline]` alone
-//! it takes 9 % more.
+//! Hints to the compiler mark conditions that are rarely true. The compiler moves their code aside, so that the code of
+//! the usual case is contiguous. The benefit of all hints was measured on article A with 8 files (instructions counted
+//! by callgrind, CPU time in pairs). Without `rare`, `put` and every `inline` attribute, a run takes 25 % more
+//! instructions. Without only the plain `#[inline]`, it takes 9 % more.
 //!
-//! To the processor: all reads of memory that only bring data into the processor's cache before they are needed.
+//! Hints to the processor are reads of memory that only bring data into the processor's cache before they are needed.
 //!
-//! Tables of a life-size world are larger than the processor's caches. Needed data are read ahead in groups, because
-//! the processor fetches a group in parallel. The values are discarded ([`touch`]), so results do not depend on them.
-//! Five walks read ahead, each by its constant here:
-//! - `engine/look_ahead.rs`: the leaves of a session's next keys;
-//! - `engine/pool.rs`: the leaves in the frames that the clock's hand and the checkpoint come to next;
-//! - `engine/io.rs`: the neighbours of a page that is written;
-//! - `flash/ftl.rs`: the blocks whose pages a write replaces;
-//! - `flash/ftl/garbage_collection.rs`: the pages of blocks about to be collected.
+//! Tables of a life-size world are larger than the processor's caches. So data that will be needed are read in groups,
+//! because the processor fetches a group in parallel. The values are not used ([`touch`]), so results don't depend on
+//! them. Five places in the code read ahead. A constant in this file sets how far each of them does:
+//! - `engine/look_ahead.rs` reads the leaves of a session's next keys;
+//! - `engine/pool.rs` reads the leaves in the next frames for the clock's hand and the checkpoint;
+//! - `engine/io.rs` reads the neighbours of a page that is written;
+//! - `flash/ftl.rs` reads the blocks whose pages a write replaces;
+//! - `flash/ftl/garbage_collection.rs` reads the pages of blocks that will be collected next.
 //!
-//! Without the first, the second and the fourth, a run of article A with 8 files takes a quarter more CPU time.
+//! Without the first, second and fourth of these, a run of article A with 8 files takes a quarter more CPU time.
 
-/// Does nothing, at a place that the compiler treats as unlikely.
+/// Does nothing. The compiler treats a call of it as unlikely.
 #[cold]
 const fn aside() {}
 
-/// Marks `condition` as hardly ever true.
+/// Marks `condition` as rarely true.
 #[inline(always)]
 pub(crate) const fn rare(condition: bool) -> bool {
     if condition {
@@ -31,7 +31,7 @@ pub(crate) const fn rare(condition: bool) -> bool {
     condition
 }
 
-/// Appends `value` to a list that hardly ever has to grow.
+/// Appends `value` to a list that rarely has to grow.
 #[inline(always)]
 pub(crate) fn put<T>(list: &mut Vec<T>, value: T) {
     if rare(list.len() == list.capacity()) {
@@ -40,25 +40,25 @@ pub(crate) fn put<T>(list: &mut Vec<T>, value: T) {
     list.push(value);
 }
 
-/// Keys of a session that are looked up together.
+/// The number of a session's keys that are looked up together.
 pub(crate) const KEYS: usize = 8;
 
-/// Frames whose leaves are looked up together.
+/// The number of frames whose leaves are looked up together.
 pub(crate) const FRAMES: usize = 16;
 
-/// Which of a page's neighbours on disk, before and behind, is looked up. The leaves of the nearest ones lie with it.
+/// The distance of the disk neighbours whose leaf is read. Nearer ones are in the same line of the cache.
 pub(crate) const NEIGHBOUR: u32 = 2;
 
-/// Flash pages that are looked up together.
+/// The number of flash pages that are looked up together.
 pub(crate) const FLASH_PAGES: usize = 32;
 
-/// Most pages of blocks about to be collected that are looked up together; at least those of one block.
+/// The most pages of blocks to collect that are looked up together. At least one block is looked up.
 pub(crate) const COLLECTED_PAGES: u32 = 1024;
 
-/// Entries of a map per line of the processor's cache.
+/// The entries of a map in one line of the processor's cache.
 pub(crate) const LINE: usize = 16;
 
-/// Reads values, and throws them away.
+/// Reads values without using them.
 #[inline(always)]
 pub(crate) fn touch(values: impl Iterator<Item = u32>) {
     let all = values.fold(0, |all, value| all ^ value);

@@ -1,10 +1,10 @@
-//! The simulator of storagelab, as a library independent of Python, the clock and files.
+//! The simulator of storagelab. This library depends neither on Python nor on the real clock or files.
 //!
-//! Everything in it is a function of its arguments: the same scenario and seed give the same bytes, in a debug or a
-//! release build, in this process or another.
+//! The results depend only on the arguments. The same scenario and seed give the same bytes in every process, in a
+//! debug or a release build.
 //!
-//! A scenario is JSON: [`Block`] makes the runs of a [`Scenario`], [`RawBlock`] the tests of a [`RawScenario`]. Others
-//! use only the names here. The modules are private, so that the compiler lists unused code.
+//! A scenario is JSON. [`Block`] makes the runs of a [`Scenario`], [`RawBlock`] the tests of a [`RawScenario`]. Others
+//! use only the names in this file: the modules are private, so that the compiler finds unused code.
 //!
 //! ```
 //! use std::ops::ControlFlow;
@@ -28,7 +28,7 @@
 //! let outcome = block.run_next(|_| ControlFlow::Continue(()))?.expect("one test");
 //! assert!((150.0..500.0).contains(&outcome.ios_per_s));
 //!
-//! let drives = block.save_drives(); // put away until the next test
+//! let drives = block.save_drives(); // keep these until the next test
 //! # assert_eq!(drives.len(), 1);
 //! # Ok(())
 //! # }
@@ -87,7 +87,7 @@ pub type Block = BlockOf<Scenario>;
 /// Tests of raw I/O.
 pub type RawBlock = BlockOf<RawScenario>;
 
-/// What the benches measure; not for others.
+/// The parts that the benchmarks measure. Others must not use them.
 #[cfg(feature = "internals")]
 pub mod internals {
     pub use crate::flash::internals as flash;

@@ -8,43 +8,43 @@ use crate::disk;
 use crate::trace::IoRecord;
 use crate::volume::{self, Volume};
 
-/// One run.
+/// The outcome of one run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RunOutcome {
-    /// Its place in the scenario.
+    /// The number of the run in the scenario.
     pub run: usize,
-    /// `None` if it succeeded; otherwise the reason, as readable text.
+    /// `None` if the run succeeded. Otherwise the reason, as readable text.
     pub failure: Option<String>,
-    /// From the first row to the last commit.
+    /// The time from the first row to the last commit.
     pub elapsed_ns: u64,
     /// Rows inserted.
     pub rows: u64,
     /// Connections that inserted them.
     pub connections: u32,
-    /// The sessions' waits, longest first; with `cpu_ns` and `finished_early_ns` they add up to connections x elapsed.
+    /// The sessions' waits, longest first. Their sum, `cpu_ns` and `finished_early_ns` add up to connections x elapsed.
     pub waits: Vec<WaitRow>,
-    /// Time that sessions computed.
+    /// The sum of the sessions' CPU time.
     pub cpu_ns: u64,
-    /// Time from each session's end to the run's.
+    /// The sum, over sessions, of the time from the session's end to the run's end.
     pub finished_early_ns: u64,
-    /// The waits of the workers in the background: the checkpoint, the lazy writer.
+    /// The waits of the background workers: the checkpoint and the lazy writer.
     pub background_waits: Vec<WaitRow>,
-    /// Time that these computed.
+    /// The sum of the background workers' CPU time.
     pub background_cpu_ns: u64,
     /// Sums over the run.
     pub counters: CounterTable,
-    /// The run over time.
+    /// The time series of the run.
     pub series: Series,
-    /// Samples of the waiting workers and their resources.
+    /// Samples of what workers waited for.
     pub waiting_tasks: Vec<WaitingSample>,
-    /// The number of sessions that waited at once, the longest waits first.
+    /// How many sessions waited at the same time, the longest waits first.
     pub crowds: Vec<CrowdRow>,
-    /// The drives at the end.
+    /// The state of the drives at the end.
     pub drives: Vec<DriveOutcome>,
-    /// Volumes that are more than a flash drive.
+    /// The volumes, except those that are only one flash drive.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub volumes: Vec<VolumeOutcome>,
-    /// Every I/O, if that was asked for.
+    /// Every I/O, if the caller asked for the list.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub every_io: Option<Vec<IoRecord>>,
 }
@@ -52,49 +52,49 @@ pub struct RunOutcome {
 /// Waits of one type.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct WaitRow {
-    /// SQL Server's name for it.
+    /// SQL Server's name of the type.
     pub wait_type: &'static str,
-    /// Waiting for the resource.
+    /// The time until the resource was ready.
     pub resource_ns: u64,
-    /// Waiting for a core once the resource is ready.
+    /// The time until the worker got a core after that.
     pub signal_ns: u64,
-    /// How many waits.
+    /// The number of waits.
     pub count: u64,
 }
 
 impl WaitRow {
-    /// Resource and signal together.
+    /// The sum of resource and signal time.
     #[must_use]
     pub const fn wait_ns(&self) -> u64 {
         self.resource_ns + self.signal_ns
     }
 }
 
-/// Waits of one type for things of one kind.
+/// Waits of one type for resources of one kind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CrowdRow {
     /// SQL Server's name for the wait.
     pub wait_type: &'static str,
-    /// The resource, as in a sample; empty if it has no name.
+    /// The kind of resource, as in a sample's resources. It is empty if the kind has no name.
     pub kind: &'static str,
-    /// Time that sessions waited: over a wait type, the same as in its [`WaitRow`].
+    /// The sum of the sessions' waits. Over all kinds of a wait type, this is the same as in its [`WaitRow`].
     pub sessions_ns: u64,
-    /// Time in which at least one did.
+    /// The time in which at least one session waited.
     pub any_ns: u64,
-    /// The most sessions at once.
+    /// The most sessions that waited at the same time.
     pub most: u32,
 }
 
-/// Sums over a run. Pages are database pages of 8 KB unless they are flash pages.
+/// Sums over a run. Pages are database pages of 8 KB, unless they are called flash pages.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CounterTable {
     /// Pages read.
     pub reads: u64,
-    /// Mean time of a read at the drive, until noticed.
+    /// The mean time of a read until its end is noticed.
     pub read_latency_ns: u64,
-    /// Writes of pages, gathered or not.
+    /// Writes of one or more adjacent pages.
     pub writes: u64,
-    /// Mean time of a write at the drive, until noticed.
+    /// The mean time of a write until its end is noticed.
     pub write_latency_ns: u64,
     /// Pages written.
     pub written_pages: u64,
@@ -106,26 +106,26 @@ pub struct CounterTable {
     pub evicted_clean: u64,
     /// Pages that had to be written before a read could use their frame.
     pub evicted_dirty: u64,
-    /// Victims that were used again before they could leave.
+    /// Pages chosen for eviction that were used again before they were evicted.
     pub rescued: u64,
     /// Checkpoints completed.
     pub checkpoints: u64,
     /// Writes of log.
     pub log_flushes: u64,
-    /// Bytes of log, padding included.
+    /// Bytes of log written, including padding.
     pub log_bytes: u64,
     /// Leaves.
     pub leaf_pages: u64,
-    /// Index pages above them that were added.
+    /// The number of index pages that were added above the leaves.
     pub index_pages: u64,
     /// Splits of leaves.
     pub splits: u64,
-    /// Rows read one by one; left out of JSON if there are none.
+    /// Rows read one by one. JSON leaves this out if it is 0.
     #[serde(skip_serializing_if = "is_none")]
     pub point_reads: u64,
-    /// Rows inserted before the first page was read, while the whole table was in memory.
+    /// Rows inserted before the first page was read. Until then, all of the table was in memory.
     pub memory_phase_rows: u64,
-    /// Time that sessions computed up to then.
+    /// The sessions' CPU time before the first page was read.
     pub memory_phase_cpu_ns: u64,
     /// Bytes of the table.
     pub table_bytes: u64,
@@ -133,9 +133,9 @@ pub struct CounterTable {
     pub pool_pages: u64,
     /// Flash pages programmed per page that the host wrote, in this run, over all drives.
     pub write_amplification: f64,
-    /// A hash over the workers' history: equal in equal runs.
+    /// A hash of all that the workers did. Equal runs have equal hashes.
     pub fingerprint: u64,
-    /// Events of the simulation.
+    /// The number of events in the simulation.
     pub events: u64,
 }
 
@@ -144,7 +144,7 @@ const fn is_none(count: &u64) -> bool {
     *count == 0
 }
 
-/// A run over time, column by column; rates are per simulated second, over the interval that ends at `at_ns`.
+/// The time series of a run, by columns. Rates are per simulated second, over the interval that ends at `at_ns`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Series {
     /// The ends of the intervals.
@@ -157,35 +157,35 @@ pub struct Series {
     pub written_bytes_per_s: Vec<f64>,
     /// Bytes of log written a second.
     pub log_bytes_per_s: Vec<f64>,
-    /// Write amplification in the interval; 1 if nothing was written.
+    /// Write amplification in the interval. It is 1 if nothing was written.
     pub write_amplification: Vec<f64>,
-    /// Share of the flash that holds data.
+    /// The share of the flash that holds data.
     pub utilisation: Vec<f64>,
-    /// Dirty pages.
+    /// The number of dirty pages.
     pub dirty_pages: Vec<u64>,
-    /// Workers that wait for their core.
+    /// The number of workers that wait for their core.
     pub runnable: Vec<u64>,
-    /// I/Os of pages and log in progress.
+    /// The number of I/Os of pages and log in progress.
     pub io_in_progress: Vec<u64>,
 }
 
-/// Who waited for what at one time.
+/// What workers waited for at one time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct WaitingSample {
-    /// When.
+    /// The time.
     pub at_ns: u64,
     /// The waits, those with the most workers first.
     pub tasks: Vec<WaitingTask>,
 }
 
-/// Workers that wait for one thing.
+/// Workers that wait in the same type of wait for the same resource.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct WaitingTask {
-    /// In which type of wait.
+    /// The type of the wait.
     pub wait_type: &'static str,
-    /// For what, decoded: "PFS 5:1:1520544".
+    /// The resource in readable form, such as "PFS 5:1:1520544".
     pub resource: String,
-    /// How many of them.
+    /// The number of these workers.
     pub workers: u32,
 }
 
@@ -194,7 +194,7 @@ pub struct WaitingTask {
 pub struct DriveOutcome {
     /// Its name in the scenario.
     pub name: String,
-    /// Share of the flash that holds data.
+    /// The share of the flash that holds data.
     pub utilisation: f64,
     /// Flash pages programmed per page that the host wrote, in this run.
     pub write_amplification: f64,
@@ -202,23 +202,23 @@ pub struct DriveOutcome {
     pub host_pages: u64,
     /// Flash pages that garbage collection moved in this run.
     pub moved_pages: u64,
-    /// Memory of the host that its map takes.
+    /// The host memory that its map takes.
     pub host_ram_bytes: u64,
-    /// Time that its dies worked, in sum.
+    /// The sum of the times that its dies were busy.
     pub die_busy_ns: u64,
     /// How often garbage collection began to take turns with the host.
     #[serde(rename = "cleaning_bursts")]
     pub collection_bursts: u64,
-    /// For a disk: its work. The flash figures are then 0, or 1 for write amplification.
+    /// The counters of a disk. The flash figures are then 0, and write amplification is 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disk: Option<disk::Counters>,
-    /// For a drive of another kind: its work, by its own names. The flash figures are then as for a disk.
+    /// The figures of a drive of another kind, by its own names. The flash figures are then as for a disk.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<BTreeMap<&'static str, u64>>,
 }
 
 impl DriveOutcome {
-    /// Of a drive that is not flash, before its own figures.
+    /// Makes the outcome of a drive that is not flash, without the drive's own figures.
     pub(crate) fn without_flash(name: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -240,17 +240,17 @@ impl DriveOutcome {
 pub struct VolumeOutcome {
     /// Its name in the scenario.
     pub name: String,
-    /// What it counted.
+    /// Its counters.
     #[serde(flatten)]
     pub counters: volume::Counters,
-    /// Time that data took on its link, both directions.
+    /// The time that data took on its link, in both directions.
     pub link_busy_ns: u64,
-    /// Failed drives.
+    /// The number of failed drives.
     pub lost_drives: u32,
 }
 
 impl VolumeOutcome {
-    /// From what it counted.
+    /// Makes the outcome from a volume's counters.
     #[must_use]
     pub(crate) fn of(name: &str, volume: &Volume) -> Self {
         Self {

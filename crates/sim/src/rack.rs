@@ -1,5 +1,5 @@
-//! All drives of a block, in the order of their names: at rest between runs, lent to volumes for each run, saved as
-//! bytes.
+//! All drives of a block, in the order of their names. Between runs they are at rest, and can be saved as bytes. For
+//! each run they are moved into volumes.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::rng::Rng;
 use crate::scenario::{DriveChoice, Prepared, Refusal, VolumeChoice, refuse};
 use crate::volume::{Device, DeviceParameters, Volume};
 
-/// What a drive has counted.
+/// The counters of a drive.
 #[derive(Clone, Debug)]
 pub(crate) enum DriveCounters {
     Flash(flash::Counters),
@@ -27,19 +27,19 @@ pub(crate) struct Rack {
     scale: u32,
     choices: BTreeMap<String, DriveChoice>,
     volumes: BTreeMap<String, VolumeChoice>,
-    /// In the order of their names; `None` where one is lent.
+    /// The drives in the order of their names. A drive that is in a volume is `None`.
     drives: Vec<Option<Device>>,
 }
 
 impl Rack {
-    /// New drives, freshly formatted.
+    /// Makes new drives, freshly formatted.
     pub(crate) fn new(hardware: Hardware<'_>) -> Result<Self, Refusal> {
         Self::made_by(hardware, |name, parameters| {
             parameters.make(Rng::stream(hardware.seed, name))
         })
     }
 
-    /// Drives as [`Rack::save`] wrote them.
+    /// Loads drives that [`Rack::save`] wrote.
     pub(crate) fn load(hardware: Hardware<'_>, saved: &[Vec<u8>]) -> Result<Self, Refusal> {
         let choices = hardware.drives;
         if saved.len() != choices.len() {
@@ -77,7 +77,7 @@ impl Rack {
         })
     }
 
-    /// The drives as bytes.
+    /// Returns the drives as bytes.
     pub(crate) fn save(&self) -> Vec<Vec<u8>> {
         self.drives.iter().flatten().map(Device::save).collect()
     }
@@ -89,8 +89,8 @@ impl Rack {
         flash.try_for_each(|drive| drive.ftl().check())
     }
 
-    /// Puts all drives to rest before a run, and formats them if requested. If files are deleted, or only the operating
-    /// system formats, drives with trim learn that the files no longer exist.
+    /// Puts all drives to rest before a run, and formats them if `before` says so. If files are deleted, or only the
+    /// operating system formats a drive, drives with trim are told that the files are gone.
     pub(crate) fn rest(&mut self, seed: u64, before: Before) {
         self.settle(seed);
         for (choice, drive) in self.choices.values().zip(&mut self.drives) {
@@ -111,7 +111,7 @@ impl Rack {
         }
     }
 
-    /// Lends the drives to the volumes, in the order of their names.
+    /// Moves the drives into volumes. Returns the volumes in the order of their names.
     pub(crate) fn lend(&mut self) -> Result<Vec<Volume>, Refusal> {
         let mut lent = Vec::new();
         for (name, choice) in &self.volumes {
@@ -130,7 +130,7 @@ impl Rack {
         Ok(lent)
     }
 
-    /// Schedules the failures of drives in volumes that were lent.
+    /// Schedules the failures of drives in these volumes.
     pub(crate) fn schedule_losses(&self, volumes: &mut [Volume]) {
         for (choice, volume) in self.volumes.values().zip(volumes) {
             for (number, drive) in (0..).zip(&choice.drives) {
@@ -141,7 +141,7 @@ impl Rack {
         }
     }
 
-    /// Takes the drives back, and returns the volumes' outcomes that should be reported.
+    /// Takes the drives back from the volumes. Returns the outcomes of volumes that are more than one flash drive.
     pub(crate) fn take_back(&mut self, volumes: Vec<Volume>) -> Vec<VolumeOutcome> {
         let mut outcomes = Vec::new();
         for ((name, choice), volume) in self.volumes.iter().zip(volumes) {
@@ -155,7 +155,7 @@ impl Rack {
         outcomes
     }
 
-    /// What each drive has counted up to now.
+    /// Returns the present counters of each drive.
     pub(crate) fn counters(&self) -> Vec<DriveCounters> {
         let all = self.drives.iter().flatten().map(|drive| match drive {
             Device::Flash(drive) => DriveCounters::Flash(drive.counters()),
@@ -165,7 +165,7 @@ impl Rack {
         all.collect()
     }
 
-    /// Each drive's outcome since its counters were `before`.
+    /// Returns each drive's outcome since its counters were `before`.
     pub(crate) fn outcomes(&self, before: &[DriveCounters]) -> Vec<DriveOutcome> {
         let drives = self.choices.keys().zip(self.drives.iter().flatten()).zip(before);
         drives
@@ -173,7 +173,7 @@ impl Rack {
             .collect()
     }
 
-    /// Ages flash drives by their history. Drives without a history get that of `others`.
+    /// Ages each flash drive as its history says. A flash drive without a history is aged as `others` says.
     pub(crate) fn prepare(&mut self, seed: u64, others: Option<Prepared>) -> Result<(), Refusal> {
         for ((name, choice), drive) in self.choices.iter().zip(&mut self.drives) {
             let Some(Device::Flash(drive)) = drive else { continue };

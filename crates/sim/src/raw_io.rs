@@ -1,13 +1,13 @@
-//! Raw I/O on volumes, without a database: requests and bytes per second, and latencies.
+//! Raw I/O on volumes, without a database: requests and bytes per second, and the time that each request takes.
 //!
-//! The terms are those of the SQLIO tool: a number of threads each keep a number of requests of one size outstanding,
-//! random or sequential, reads or writes, for some time. A scenario ([`RawScenario`], read from JSON with serde) has
-//! drives and volumes like an engine's scenario, and tests made on them one after another; the drives' state carries
-//! over. [`crate::RawBlock`] makes the tests.
+//! The terms are those of the SQLIO tool. Each of several threads keeps several requests of one size outstanding. They
+//! are random or sequential, and read or write, for some time. A scenario ([`RawScenario`], read from JSON with serde)
+//! has drives and volumes like an engine's scenario, and tests that are made one after another. The drives keep their
+//! state between tests. [`crate::RawBlock`] makes the tests.
 //!
-//! Random requests go anywhere in the file, aligned with its blocks. In sequential order, each thread has its own part
-//! of the file, and starts again at its end. The host's CPU time is left out, because nothing waits for a core. A test
-//! may send a trace instead ([`replay`]).
+//! Random requests go to any block of the file. In sequential order, each thread has its own part of the file, and
+//! starts again at the beginning of that part after its end. The host's CPU time is not simulated, so no request waits
+//! for a core. A test may send a trace instead ([`replay`]).
 
 mod check;
 mod latency;
@@ -35,22 +35,22 @@ pub use latency::{Latencies, LatencyTable};
 pub use series::RawSeries;
 use series::Recorder;
 
-/// Tests on one set of drives, whose state carries over from one to the next.
+/// Tests on one set of drives. The drives keep their state between tests.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawScenario {
-    /// How many times smaller the simulation is, with durations; 1 is life-size. Rates and latencies do not change.
+    /// How many times smaller the world is. Durations shrink too. Rates and times of requests don't. 1 is life-size.
     pub scale: u32,
-    /// Seeds what belongs to the block and not to a test: the drives.
+    /// The seed of the drives. Each test has its own seed.
     pub seed: u64,
     /// Drives by name.
     pub drives: BTreeMap<String, DriveChoice>,
     /// Volumes by name.
     pub volumes: BTreeMap<String, VolumeChoice>,
-    /// The history, before the first test, of flash drives without a history of their own. It does not affect disks.
+    /// The history of flash drives that declare none themselves, before the first test. It does not affect disks.
     #[serde(default)]
     pub prepared: Prepared,
-    /// What is tested, in order.
+    /// The tests, in order.
     pub tests: Vec<RawTest>,
 }
 
@@ -62,19 +62,19 @@ pub enum Access {
     Read,
     /// It writes.
     Write,
-    /// Each request reads or writes, at random.
+    /// It does both: each request reads or writes, at random.
     #[default]
     Mixed,
 }
 
-/// Where requests go.
+/// The order of the requests' offsets.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pattern {
-    /// Anywhere.
+    /// Requests go to random blocks.
     #[default]
     Random,
-    /// One after the other.
+    /// Requests follow each other.
     Sequential,
 }
 
@@ -84,36 +84,36 @@ pub enum Pattern {
 pub struct RawTest {
     /// The volume.
     pub volume: String,
-    /// The operation. A test with a trace leaves out this field and the next two.
+    /// Whether it reads or writes. A test with a trace does not use this and the next three fields.
     #[serde(default)]
     pub access: Access,
-    /// Of 1000 mixed requests, how many read.
+    /// The number of reads in 1000 mixed requests.
     #[serde(default = "half")]
     pub reads_per_mille: u32,
-    /// Where.
+    /// The order of the requests' offsets.
     #[serde(default)]
     pub pattern: Pattern,
     /// Bytes of a request.
     #[serde(default = "sector")]
     pub block_bytes: u64,
-    /// A trace to send instead; the duration is then that of its own pace.
+    /// A trace to send instead. Its own pace then gives the duration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replay: Option<Replay>,
-    /// How many threads.
+    /// The number of threads.
     #[serde(default = "one")]
     pub threads: u32,
-    /// Requests that each thread keeps outstanding.
+    /// The number of requests that each thread keeps outstanding.
     #[serde(default = "one")]
     pub outstanding: u32,
     /// Duration in seconds at life-size, including the warm-up.
     pub duration_s: f64,
-    /// Length of the uncounted warm-up at the beginning, in seconds at life-size.
+    /// The length of the warm-up at the beginning, in seconds at life-size. It is not counted.
     #[serde(default)]
     pub warm_up_s: f64,
-    /// Bytes of the file, from the beginning of the volume; `None` for all of it.
+    /// The bytes of the file, from the beginning of the volume; `None` for all of the volume.
     #[serde(default)]
     pub file_bytes: Option<u64>,
-    /// Seeds all that is random in the test.
+    /// The seed of everything that is random in the test.
     pub seed: u64,
 }
 
@@ -132,46 +132,46 @@ const fn sector() -> u64 {
 /// The outcome of a test. Times are simulated nanoseconds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RawOutcome {
-    /// Its place in the scenario.
+    /// The number of the test in the scenario.
     pub test: usize,
-    /// `None` if it succeeded; otherwise the reason, as readable text.
+    /// `None` if the test succeeded. Otherwise the reason, as readable text.
     pub failure: Option<String>,
-    /// The counted time: from the end of the warm-up to the end.
+    /// The counted time, from the end of the warm-up to the end.
     pub elapsed_ns: Ns,
-    /// Requests done in that time.
+    /// The requests that were done in that time.
     pub ios: u64,
-    /// Bytes of them.
+    /// The bytes of these requests.
     pub bytes: u64,
     /// Requests a second.
     pub ios_per_s: f64,
     /// Bytes a second.
     pub bytes_per_s: f64,
-    /// How long they took.
+    /// The distribution of these requests' durations.
     pub latency: LatencyTable,
-    /// The counted time, interval by interval.
+    /// The time series of the counted time.
     pub series: RawSeries,
-    /// All requests submitted, including the warm-up; each of them was completed in the end.
+    /// All submitted requests, including those of the warm-up. Each was completed in the end.
     pub submitted: u64,
-    /// The drives, over the whole test.
+    /// The outcomes of the drives, over the whole test.
     pub drives: Vec<DriveOutcome>,
-    /// Volumes that are more than a flash drive.
+    /// The volumes, except those that are only one flash drive.
     pub volumes: Vec<VolumeOutcome>,
-    /// How far the requests of a trace came after their times.
+    /// How much later than planned the requests of a trace were sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub late: Option<Lateness>,
-    /// Every I/O, if that was asked for.
+    /// Every I/O, if the caller asked for the list.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub every_io: Option<Vec<IoRecord>>,
 }
 
-/// How far a test has come.
+/// The progress of a test.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct RawStep {
-    /// Which test of the block.
+    /// The number of the test.
     pub test: usize,
-    /// Simulated time so far.
+    /// The simulated time so far.
     pub at_ns: Ns,
-    /// Simulated time at its end.
+    /// The simulated time at the end of the test.
     pub until_ns: Ns,
 }
 
@@ -247,11 +247,11 @@ struct Running<'t, 'v> {
     volume: &'v mut Volume,
     rng: Rng,
     blocks: u64,
-    /// For each thread the next block, and the first and the last of its part.
+    /// For each thread, its next block, and the first and the last block of its part.
     cursors: Vec<(u64, u64, u64)>,
-    /// One for each request outstanding.
+    /// A place for each request that may be outstanding.
     places: Vec<Place>,
-    /// Bytes of the counted requests.
+    /// The bytes of the counted requests.
     bytes: u64,
     late: Option<Lateness>,
     due: EventList,
@@ -262,11 +262,11 @@ struct Running<'t, 'v> {
     done: u64,
     latencies: Latencies,
     recorder: Recorder,
-    /// Every I/O with the number of the volume, if that was asked for.
+    /// Every I/O with the number of the volume, if the caller asked for the list.
     trace: Option<(usize, Trace)>,
 }
 
-/// An outstanding request: its submission time, its size and, in a trace, its kind.
+/// A request outstanding: the time of its submission, its size, and the request of the trace if there is a trace.
 #[derive(Clone, Copy, Default)]
 struct Place {
     begun_ns: Ns,
@@ -274,7 +274,7 @@ struct Place {
     asked: Option<Asked>,
 }
 
-/// Requests between two calls of `progress`.
+/// The number of requests between two calls of `progress`.
 const LOOK_EVERY: u64 = 4096;
 
 impl<'t, 'v> Running<'t, 'v> {
@@ -283,7 +283,7 @@ impl<'t, 'v> Running<'t, 'v> {
         let each = blocks / u64::from(test.threads);
         let part = |thread: u64| (thread * each, thread * each, (thread + 1) * each - 1);
         let (warm_ns, asked_ns) = (scaled_ns(test.warm_up_s, scale), scaled_ns(test.duration_s, scale));
-        // All requests of a trace count, however long they take.
+        // All requests of a trace count, so the test ends only after the last one.
         let end_ns = if test.replay.is_some() { Ns::MAX / 4 } else { asked_ns };
         Self {
             test,
@@ -306,7 +306,7 @@ impl<'t, 'v> Running<'t, 'v> {
         }
     }
 
-    /// Makes a test of random requests. Each finished request gives its place to the next one.
+    /// Makes a test of random or sequential requests. When a request is done, the next one takes its place.
     fn draw(&mut self, progress: impl FnMut(Ns, Ns) -> ControlFlow<()>) -> Result<(), Early> {
         self.make(self.end_ns, progress, |test, free| {
             if test.now_ns < test.end_ns {
@@ -316,8 +316,8 @@ impl<'t, 'v> Running<'t, 'v> {
         })
     }
 
-    /// Makes the test until all requests are done. `send` sends the requests that can be sent now through free places.
-    /// It returns the time at which there may be more requests that need no further place.
+    /// Makes the test until all requests are done. `send` sends what can be sent now in the free places. It returns the
+    /// time when it may send more without another free place.
     fn make(
         &mut self,
         until_ns: Ns,
@@ -390,7 +390,7 @@ impl<'t, 'v> Running<'t, 'v> {
         Ok(())
     }
 
-    /// A request is done.
+    /// Records that a request is done.
     fn record(&mut self, token: u32) {
         let Place { begun_ns, bytes, .. } = std::mem::take(&mut self.places[token as usize]);
         let latency_ns = self.now_ns - begun_ns;
@@ -436,7 +436,7 @@ impl<'t, 'v> Running<'t, 'v> {
     }
 }
 
-/// A request is done; the token is its slot among those outstanding.
+/// The event that a request is done. The token is the request's place.
 const DONE: Port = Port::new(1);
 
 #[expect(clippy::cast_precision_loss, reason = "figures for people")]

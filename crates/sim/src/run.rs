@@ -1,4 +1,4 @@
-//! A run of the engine, and its records.
+//! A run of the engine, and what is recorded during it.
 
 mod fill;
 
@@ -14,18 +14,18 @@ use crate::scenario::{Prepared, Refusal, RunPlan, Scenario};
 use crate::sqlos::{self, Account, Config, Machine, Notice, Sqlos, WaitType};
 use crate::volume::Volume;
 
-/// The points of the time series between two samples of waiting tasks, and the most lines of such a sample.
+/// Every how many points of the time series waiting tasks are sampled, and the most lines of a sample.
 const WAITING_EVERY: usize = 20;
 const WAITING_LINES: usize = 8;
 
-/// How far a run has come.
+/// The progress of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// Which run of the block.
+    /// The number of the run.
     pub run: usize,
-    /// Operations done so far: rows inserted, most often; 0 while the table is being filled.
+    /// Operations done so far. Usually these are rows inserted. It is 0 during the phase that fills the table.
     pub rows: u64,
-    /// Operations to do.
+    /// The number of operations in the whole run.
     pub rows_in_all: u64,
 }
 
@@ -108,7 +108,7 @@ impl Work for Scenario {
 }
 
 impl Scenario {
-    /// Where the files of a run lie.
+    /// Returns the position of a run's files.
     fn layout_of(&self, plan: &RunPlan) -> Result<Layout, BlockError> {
         let defect = |(field, what)| BlockError::Defect(format!("{field}: {what}"));
         let mut layout = Layout::of(self, plan).map_err(defect)?;
@@ -133,7 +133,7 @@ impl Scenario {
     }
 }
 
-/// One run, its clock and its records.
+/// A run in progress, with its clock and its records.
 struct Run<'r, 'w> {
     index: usize,
     plan: &'r RunPlan,
@@ -198,7 +198,7 @@ impl<'r, 'w> Run<'r, 'w> {
         Ok(self.outcome())
     }
 
-    /// A point of the time series and, from time to time, a sample of the waiting workers.
+    /// Adds a point to the time series. At some points it also samples the waiting tasks.
     fn sample(&mut self) {
         let now_ns = self.os.now();
         let now = self.engine.reading();
@@ -316,7 +316,7 @@ fn wait_rows(account: &Account) -> Vec<WaitRow> {
     rows
 }
 
-/// Asserts that the crowds' time is that of the waits.
+/// Returns the crowds. Asserts that their times add up to the sessions' waits.
 fn crowd_rows(os: &Sqlos, sessions: &Account) -> Vec<CrowdRow> {
     let crowds = os.crowds();
     for &wait in WaitType::ALL {
@@ -353,7 +353,7 @@ mod tests {
     use crate::Block;
     use crate::tests::world::{profile, server};
 
-    /// The scenario's check leaves room for what chance makes of a table; here it is not asked.
+    /// The scenario's check leaves room for random differences in the size of a table. This test does not call it.
     #[test]
     fn a_table_that_outgrows_its_files_fails_its_run_in_plain_words_and_the_next_run_is_made() {
         let run = |rows: u64| {

@@ -1,17 +1,17 @@
-//! Turns words into bytes and back, with a checksum at the end. In this form, a drive is saved between two runs.
+//! Converts words to bytes and back, with a checksum at the end. Drives are saved in this form between runs.
 
 use std::fmt;
 
-/// Why bytes are not a drive.
+/// Why bytes can't be loaded as a drive.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum StateError {
-    /// Not the state of a drive, or one written by another version.
+    /// The bytes are not the state of a drive, or another version wrote them.
     Foreign,
-    /// Fewer or more bytes than its own figures require.
+    /// There are fewer or more bytes than the drive's own figures require.
     Length,
     /// The bytes changed since they were written.
     Checksum,
-    /// The bytes are as written, but describe an impossible state; the text says which.
+    /// The bytes are unchanged but describe an impossible state. The text says what is impossible.
     Impossible(String),
 }
 
@@ -34,7 +34,7 @@ impl fmt::Display for StateError {
 
 impl std::error::Error for StateError {}
 
-/// FNV-1a (G. Fowler, L. C. Noll, K.-P. Vo), over words of 8 bytes, the last one padded with zeros.
+/// Returns the FNV-1a hash (G. Fowler, L. C. Noll, K.-P. Vo) over words of 8 bytes. The last word is padded with zeros.
 #[must_use]
 pub fn checksum(bytes: &[u8]) -> u64 {
     bytes.chunks(8).fold(0xcbf2_9ce4_8422_2325, |hash: u64, chunk| {
@@ -44,7 +44,7 @@ pub fn checksum(bytes: &[u8]) -> u64 {
     })
 }
 
-/// Appends words to bytes, and its checksum at the end.
+/// Converts words to bytes, and appends a checksum at the end.
 #[derive(Default)]
 pub struct Writer {
     bytes: Vec<u8>,
@@ -76,7 +76,7 @@ impl Writer {
     }
 }
 
-/// Reads such words back; it can only be made if the checksum matches.
+/// Reads such words. It can be made only if the checksum matches.
 pub struct Reader<'a> {
     rest: &'a [u8],
 }
@@ -106,7 +106,7 @@ impl<'a> Reader<'a> {
         Ok(u32::from_le_bytes(*word))
     }
 
-    /// `count` words, if there are that many, because a damaged count must not claim all memory.
+    /// Reads `count` words if there are as many. A damaged count must not allocate all memory.
     pub fn shorts(&mut self, count: u32) -> Result<Vec<u32>, StateError> {
         let (words, rest) = self
             .rest
@@ -119,7 +119,7 @@ impl<'a> Reader<'a> {
             .collect())
     }
 
-    /// All that is left.
+    /// Returns all bytes that are left.
     pub fn remaining(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.rest)
     }

@@ -1,36 +1,36 @@
-//! SQL Server's cooperative scheduling on simulated cores, with every nanosecond of every worker accounted for.
+//! SQL Server's cooperative scheduling on simulated cores. Every nanosecond of every worker is accounted for.
 //!
 //! # What is modelled
-//! Each core has a *scheduler* with one RUNNING worker and a first-in-first-out queue of RUNNABLE ones. A *worker* (a session,
-//! the checkpoint, the lazy writer) is one future; it belongs to one scheduler for life, round robin. It is
+//! Each core has a *scheduler* with one RUNNING worker and a first-in-first-out queue of RUNNABLE ones. A *worker* (a
+//! session, the checkpoint, the lazy writer) is one future. It stays on one scheduler, assigned in turn. It is
 //! - RUNNING while it awaits [`Sqlos::cpu`],
-//! - SUSPENDED from the moment it begins to wait for a resource until the resource is available: *resource time*,
-//! - RUNNABLE from then until its core takes it up: *signal time*.
+//! - SUSPENDED from the beginning of a wait until the resource is available: this is *resource time*,
+//! - RUNNABLE after that until it gets its core: this is *signal time*.
 //!
-//! So a wait in the books is the same as in `sys.dm_os_wait_stats`: resource + signal, by [`WaitType`].
+//! So a wait is counted as in `sys.dm_os_wait_stats`: resource + signal, by [`WaitType`].
 //!
 //! # What was chosen, and why
-//! - **Yields.** A quantum of 4 ms starts afresh whenever a worker gets its core. A worker that has used it up and has
-//!   more to do goes to the tail of its queue, and `SOS_SCHEDULER_YIELD` counts one wait, without resource time. As in
-//!   SQL Server, it also counts one if no other worker is runnable and the worker gets its core back in the same
-//!   nanosecond: the yield enters the scheduler's code, and is a wait of length 0. A burst that ends exactly with its
-//!   quantum does not yield; the next one would. So a session in memory counts its CPU time / 4 ms, and one that often
-//!   waits for I/O counts next to nothing.
-//! - **Where a burst may be cut.** SQLOS is cooperative: a worker yields where its code allows it. [`Sqlos::cpu`] may
-//!   be cut at the end of every quantum, like a loop over rows; [`Sqlos::cpu_unbroken`] is for code without a yield,
-//!   such as a short stretch under a latch: it may overrun, and the next `cpu` yields first.
-//! - **Notice.** Completed I/O and expired timers are noticed when the scheduler's code runs, that is at the next switch or
-//!   yield on their scheduler ([`Notice::AtSwitch`]), or at once if it is idle. Until then, the waiter is SUSPENDED. A
-//!   worker that releases a latch or sets an event makes the waiting worker RUNNABLE at once. At a switch, the
-//!   scheduler notices arrivals before the leaving worker goes to the tail.
-//! - **Latches** are granted strictly in request order, and belong to the waiter from the grant on, even while it still
-//!   queues for its core. Workers don't spin.
-//! - **Starting.** The time from a worker's birth to its first turn is signal time of the made-up type `WORKER_START`.
+//! - **Yields.** A new quantum of 4 ms begins when a worker gets its core. A worker that has used it up and has more to
+//!   do goes to the end of its queue. `SOS_SCHEDULER_YIELD` then counts one wait, without resource time. As in SQL
+//!   Server, it also counts one if no other worker is runnable. The worker then gets its core back in the same
+//!   nanosecond, so this wait has length 0. A burst that ends exactly with its quantum does not yield, but the next one
+//!   does. So a session in memory counts its CPU time / 4 ms, and a session that often waits for I/O counts almost
+//!   none.
+//! - **Where a burst may be cut.** SQLOS is cooperative: a worker yields only where its code allows it. [`Sqlos::cpu`]
+//!   is cut at the end of every quantum, like a loop over rows. [`Sqlos::cpu_unbroken`] is for code without a yield,
+//!   such as short work under a latch. It may last longer than the quantum, and the next `cpu` then yields first.
+//! - **Notice.** A scheduler notices completed I/O and expired timers when its code runs: at its next switch or yield
+//!   ([`Notice::AtSwitch`]), or at once if it is idle. Until then the waiting worker is SUSPENDED. A worker that
+//!   releases a latch or sets an event makes the waiting worker RUNNABLE at once. At a switch, the scheduler notices
+//!   completions before the worker that leaves goes to the end of the queue.
+//! - **Latches** are granted strictly in request order. From the grant on, the worker holds the latch, even while it
+//!   still queues for its core. Workers don't spin.
+//! - **Start.** The time before a worker's first turn is signal time of `WORKER_START`, a type that SQL Server lacks.
 //! - Not modelled: priorities, preemptive waits, moves between schedulers, the cost of a switch, row locks.
 //!
 //! # Conservation
-//! The end of every run, and [`Sqlos::books`] at any time, assert to the nanosecond that CPU + waits + time finished =
-//! time lived for each worker, and that each core, by its own record, was busy as long as its workers ran.
+//! At a run's end, and in [`Sqlos::books`], assertions check to the nanosecond that each worker's CPU + waits +
+//! finished time is its lifetime, and that each core was busy, by its own record, for the CPU time of its workers.
 
 mod awaits;
 mod crowds;
@@ -55,37 +55,37 @@ pub use waits::{Account, WaitType};
 
 use crate::kernel::{Action, Kernel, MS, Ns, Port, ProcessId};
 
-/// A scheduler notices that a sleeping worker's time has come; the token is the worker.
+/// The event that a worker's sleep is over, which its scheduler notices. The token is the worker.
 const WAKE: Port = Port::new(1);
-/// An idle scheduler has something to notice; the token is the scheduler.
+/// The event that an idle scheduler has something to notice. The token is the scheduler.
 const ALARM: Port = Port::new(2);
-/// An idle scheduler has woken up to run a worker; the token is the scheduler.
+/// The event that an idle scheduler has woken up to run a worker. The token is the scheduler.
 const AWAKE: Port = Port::new(3);
 
 /// When a scheduler notices that an I/O is done or a timer has expired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// In that nanosecond.
+    /// In the same nanosecond.
     AtOnce,
-    /// When a worker leaves the scheduler's core or yields it; at once if the core is idle.
+    /// When a worker leaves or yields the scheduler's core, or at once if the core is idle.
     AtSwitch,
 }
 
-/// How the cores are scheduled.
+/// The configuration of the schedulers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// One a core; at least 1.
+    /// The number of schedulers. Each core has one. At least 1.
     pub schedulers: u32,
-    /// The longest time that a worker may run without a yield, if its code can yield; at least 1.
+    /// The longest time that a worker runs without a yield, if its code can yield. At least 1.
     pub quantum_ns: Ns,
     /// When completions are noticed.
     pub notice: Notice,
-    /// How long an idle core takes until it runs a worker that became runnable.
+    /// The time that an idle core takes until it runs a worker that became runnable.
     pub wake_ns: Ns,
 }
 
 impl Config {
-    /// SQL Server's configuration on this many cores: 4 ms, completions noticed at the switch; idle cores wake up at once.
+    /// SQL Server's configuration: a quantum of 4 ms, and completions noticed at a switch. Idle cores wake up at once.
     #[must_use]
     pub const fn new(schedulers: u32) -> Self {
         Self {
@@ -100,65 +100,65 @@ impl Config {
 /// A worker that waits for a resource, as in `sys.dm_os_waiting_tasks`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaitingTask {
-    /// Who waits.
+    /// The worker that waits.
     pub worker: ProcessId,
-    /// In what type of wait.
+    /// The type of the wait.
     pub wait: WaitType,
-    /// For what.
+    /// The resource that it waits for.
     pub resource: Resource,
-    /// Since when.
+    /// The time when the wait began.
     pub since_ns: Ns,
-    /// The holder, if it is a single worker and not an I/O.
+    /// The worker that holds the resource, if a single worker and not an I/O holds it.
     pub blocker: Option<ProcessId>,
 }
 
-/// Whether a run waits for a worker's end.
+/// Whether a run lasts until the worker's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Yes: a connection with its work to do.
+    /// It does. The worker is a connection with work to do.
     Session,
-    /// No: the checkpoint, the lazy writer.
+    /// It does not. The worker is the checkpoint or the lazy writer.
     Background,
 }
 
-/// One worker's books.
+/// The account of one worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerBooks {
-    /// Who.
+    /// The worker.
     pub worker: ProcessId,
-    /// What for.
+    /// Its role.
     pub role: Role,
     /// The account of its time, from its start until now.
     pub account: Account,
 }
 
-/// The account of all workers' time until now.
+/// The accounts of all workers' time until now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Books {
-    /// Now.
+    /// The present time.
     pub elapsed_ns: Ns,
-    /// All sessions together.
+    /// The sum over all sessions.
     pub sessions: Account,
-    /// All background workers together.
+    /// The sum over all background workers.
     pub background: Account,
-    /// Each worker, in the order of spawning.
+    /// The account of each worker, in the order of spawning.
     pub workers: Vec<WorkerBooks>,
 }
 
-/// The cores, their workers and the resources they wait for. Borrowed by engine code as `&Sqlos`.
+/// The cores, their workers, and the resources that these wait for. The engine's code borrows it as `&Sqlos`.
 #[derive(Debug)]
 pub struct Sqlos {
     kernel: Kernel,
     state: RefCell<State>,
-    /// Sessions that have not ended.
+    /// The number of sessions that have not ended.
     open_sessions: Cell<usize>,
 }
 
 impl Sqlos {
-    /// Idle cores at time 0.
+    /// Makes idle cores at time 0.
     ///
     /// # Panics
-    /// If there is no scheduler, or the quantum is 0.
+    /// Panics if there is no scheduler, or the quantum is 0.
     #[must_use]
     pub fn new(config: Config) -> Self {
         assert!(config.schedulers > 0, "there must be a scheduler");
@@ -170,20 +170,20 @@ impl Sqlos {
         }
     }
 
-    /// The clock and the event list beneath, for devices.
+    /// Returns the clock and the event list, for devices.
     #[must_use]
     pub const fn kernel(&self) -> &Kernel {
         &self.kernel
     }
 
-    /// The time.
+    /// Returns the present simulated time.
     #[must_use]
     #[inline]
     pub fn now(&self) -> Ns {
         self.kernel.now()
     }
 
-    /// The scheduler of the running worker; `None` in a handler or a process of the kernel's.
+    /// Returns the scheduler of the running worker, or `None` in a handler or in a process that is no worker.
     #[must_use]
     pub fn current_scheduler(&self) -> Option<u32> {
         let state = self.state();
@@ -191,23 +191,23 @@ impl Sqlos {
         (worker.state == WorkerState::Running).then_some(worker.scheduler)
     }
 
-    /// A handle to the latch called `key`; the class names its waits.
+    /// Returns a handle to the latch with the key `key`. The class determines the names of its waits.
     #[must_use]
     pub const fn latch(&self, key: u64, class: LatchClass) -> Latch<'_> {
         Latch::new(self, key, class)
     }
 
-    /// Schedules `action` for the moment when `scheduler` next notices completions for which no worker waits, such as a
-    /// checkpoint's write. A port of the engine then does the rest.
+    /// Schedules `action` for the time when `scheduler` next notices completions. This is for completions for which no
+    /// worker waits, such as a checkpoint's write. A handler of the engine then does the rest.
     #[inline(always)]
     pub fn arrive(&self, scheduler: u32, action: Action) {
         self.state().arrive(&self.kernel, scheduler, action);
     }
 
-    /// The same for a completion due at `time_ns`. It costs no event if the scheduler's code runs soon enough anyway.
+    /// Like [`Sqlos::arrive`], at `time_ns`. No event is needed if the scheduler's code runs soon enough anyway.
     ///
     /// # Panics
-    /// If that time is past.
+    /// Panics if that time is past.
     #[inline]
     pub fn arrive_at(&self, time_ns: Ns, scheduler: u32, action: Action) {
         self.state().arrive_at(&self.kernel, time_ns, scheduler, action);
@@ -219,13 +219,13 @@ impl Sqlos {
         self.state().schedulers.iter().map(|core| core.runnable_count).sum()
     }
 
-    /// How many latches are held or wanted.
+    /// The number of latches that are held or requested.
     #[must_use]
     pub fn latches_in_use(&self) -> usize {
         self.state().latches.len()
     }
 
-    /// The SUSPENDED workers and what they wait for, in the order of their numbers.
+    /// Returns the SUSPENDED workers and what they wait for, in the order of their numbers.
     #[must_use]
     pub fn waiting_tasks(&self) -> Vec<WaitingTask> {
         let state = self.state();
@@ -245,10 +245,10 @@ impl Sqlos {
         suspended.map(task).collect()
     }
 
-    /// The account of all workers' time until now, including open waits. May be called at any time.
+    /// Returns the accounts of all workers' time until now, including open waits. It may be called at any time.
     ///
     /// # Panics
-    /// If a nanosecond of a worker or of a core is unaccounted for.
+    /// Panics if a nanosecond of a worker or of a core is not accounted for.
     #[must_use]
     pub fn books(&self) -> Books {
         let elapsed_ns = self.now();
@@ -275,7 +275,7 @@ impl Sqlos {
         books
     }
 
-    /// A hash of the order in which workers got cores, the times, and their waits. Unequal runs hardly ever share it.
+    /// A hash of which worker got a core, when, and after which wait. Equal runs have equal hashes; others hardly ever.
     #[must_use]
     pub fn fingerprint(&self) -> u64 {
         self.state().fingerprint

@@ -1,4 +1,4 @@
-//! Tests of the simulator as a whole, from its JSON. One program and not one a file: linking is the longest part.
+//! Tests of the simulator as a whole, with scenarios in JSON. They are one program, because linking takes so long.
 
 mod devices;
 mod engine;

@@ -1,25 +1,25 @@
-//! Every I/O of a run, for users who inspect the simulator. Nothing depends on this list. If it is not requested, it
-//! costs a run one branch for each I/O.
+//! Every I/O of a run, for users who want to see what the simulator did. No result depends on it. Without a trace, it
+//! takes only one branch per I/O.
 
 use serde::Serialize;
 
 use crate::kernel::Ns;
 use crate::volume::Request;
 
-/// One I/O: when it began, how long it took until it was noticed (`None` if the run ended before), and what it was.
+/// One I/O.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 pub struct IoRecord {
-    /// When it began.
+    /// The time when it began.
     pub at_ns: Ns,
-    /// How long it took until its end was noticed; `None` if the run ended before.
+    /// The time until its end was noticed; `None` if the run ended before.
     pub took_ns: Option<Ns>,
-    /// The number of its volume, in the order of their names.
+    /// The number of its volume, in the order of the volumes' names.
     pub volume: usize,
-    /// `read`, `write`, or `append` for a piece of log.
+    /// `read`, `write`, or `append` for a write of the log.
     pub access: &'static str,
-    /// From which byte of the volume on.
+    /// Its first byte on the volume.
     pub offset: u64,
-    /// To how many.
+    /// The number of its bytes.
     pub bytes: u64,
 }
 
@@ -27,12 +27,12 @@ pub struct IoRecord {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Trace {
     records: Vec<IoRecord>,
-    /// For each token in use, its record.
+    /// For each token in use, the index of its record.
     open: Vec<usize>,
 }
 
 impl Trace {
-    /// An I/O begins.
+    /// Records that an I/O begins.
     pub(crate) fn begin(&mut self, at_ns: Ns, token: u32, volume: usize, request: Request) {
         let token = token as usize;
         if token >= self.open.len() {
@@ -49,7 +49,7 @@ impl Trace {
         });
     }
 
-    /// It has ended, and that was noticed.
+    /// Records that an I/O has ended and that its end was noticed.
     pub(crate) fn end(&mut self, token: u32, took_ns: Ns) {
         self.records[self.open[token as usize]].took_ns = Some(took_ns);
     }

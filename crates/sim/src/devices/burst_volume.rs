@@ -1,12 +1,12 @@
-//! A network volume that may exceed its baseline rate as long as it has I/O credits, as cloud providers sell it.
+//! A network volume, as cloud providers sell it. It may exceed its baseline rate as long as it has I/O credits.
 //!
-//! A request costs a credit for each `io_bytes` or part of it. The volume earns credits at the baseline rate until the
-//! bucket is full, and spends them at most at the burst rate. A request that finds no credit waits for the next one, so
-//! the volume then runs at its baseline. In addition, data queue for a throughput limit, and each request takes a
-//! latency, which includes the network's.
+//! A request costs one credit for each `io_bytes` of it; a partial `io_bytes` costs a whole credit. Credits are earned
+//! at the baseline rate, up to the size of the bucket, and spent at most at the burst rate. A request without a credit
+//! waits for the next one, so the volume then runs at its baseline. In addition, data queue for a throughput limit, and
+//! each request takes a latency, which includes the network's.
 //!
-//! Credits do not change between two runs. Only hours of rest would refill them, and nobody waits that long. A format
-//! does not refill them, either.
+//! Credits don't change between two runs: it would take hours to fill the bucket, and testers don't wait that long. A
+//! format doesn't fill it either.
 
 use serde::{Deserialize, Serialize};
 
@@ -65,22 +65,22 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// All figures, by their group.
+    /// Returns all figures, by group.
     pub fn declared() -> Vec<(&'static str, Vec<Declared>)> {
         vec![("host", Host::declared()), ("credits", Credits::declared())]
     }
 
-    /// A new volume in a world `scale` times smaller: capacity and credits shrink; rates and times stay.
+    /// Makes a new volume in a world `scale` times smaller. Capacity and credits shrink. Rates and times don't change.
     ///
     /// # Errors
-    /// The figure that can't be.
+    /// Returns a message about the invalid figure.
     pub fn make(&self, scale: u64) -> Result<Box<dyn Model>, String> {
         let (host, credits) = (&self.host, &self.credits);
         check_all([host.check_limits(), credits.check_limits()])?;
         if credits.burst_ios_per_s.value < credits.baseline_ios_per_s.value {
             return Err("burst_ios_per_s is less than baseline_ios_per_s: a burst is faster".to_owned());
         }
-        // Any bucket holds the credits of one I/O. Otherwise, there would never be enough for it.
+        // The bucket must hold at least one I/O, or no I/O could ever begin.
         let bucket = (credits.bucket_ios.value * UNITS / scale).max(UNITS);
         Ok(Box::new(Volume {
             face: Face::new(&host.usable_bytes, &host.sector_bytes, &host.host_cpu_ns, scale)?,
@@ -100,7 +100,7 @@ impl Profile {
     }
 }
 
-/// Credits are counted in units of 1/10^9 of an I/O, so that a nanosecond earns a whole number of units.
+/// A credit is counted in parts of 1/10^9, so that the credits earned in a nanosecond are a whole number.
 const UNITS: u64 = SEC;
 
 #[derive(Clone, Debug, Default)]
@@ -118,14 +118,14 @@ struct Volume {
     latency: Spread,
     bytes_per_s: u64,
     baseline_ios_per_s: u64,
-    /// Least time between two I/Os.
+    /// The shortest time between two I/Os.
     burst_ns: Ns,
     bucket: u64,
     io_bytes: u64,
-    /// Credits at `credits_at`, in [`UNITS`] of an I/O.
+    /// Credits at time `credits_at`. One I/O costs [`UNITS`].
     credits: u64,
     credits_at: Ns,
-    /// When the next I/O may begin at the earliest.
+    /// The earliest time at which the next I/O may begin.
     next_at: Ns,
     data_until: Ns,
     rng: Rng,
@@ -140,7 +140,7 @@ impl Volume {
         self.credits_at = now;
     }
 
-    /// When the next I/O begins, for which a credit is spent.
+    /// Spends a credit and returns when the next I/O begins.
     fn begin_io(&mut self, now: Ns) -> Ns {
         let mut begins = now.max(self.next_at);
         self.earn_until(begins);

@@ -1,8 +1,8 @@
-//! A drive that `storagelab drives fit` measured, by the law with few figures in src/storagelab/drives/fitting.py.
+//! A drive whose figures `storagelab drives fit` measured. The model is described in src/storagelab/drives/fitting.py.
 //!
-//! A request and its data take the time of a lone request, multiplied by a factor for the requests that are in progress
-//! when it comes. In addition, it passes each limit on requests and bytes a second, in order of arrival. A request is
-//! sequential if it begins where the last request of its direction ended.
+//! The time of a request and of its data is that of a single request, multiplied by a factor that grows with the
+//! requests in progress when it arrives. In addition, it passes each limit on requests and bytes per second, in order
+//! of arrival. A request is in order if it begins where the last one of its direction ended.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -89,7 +89,7 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// All figures, by their group.
+    /// Returns all figures, by group.
     pub fn declared() -> Vec<(&'static str, Vec<Declared>)> {
         vec![
             ("host", Host::declared()),
@@ -98,10 +98,10 @@ impl Profile {
         ]
     }
 
-    /// A new drive in a world `scale` times smaller: the capacity shrinks; rates and times stay.
+    /// Makes a new drive in a world `scale` times smaller. The capacity shrinks. Rates and times don't change.
     ///
     /// # Errors
-    /// The figure that can't be.
+    /// Returns a message about the invalid figure.
     pub fn make(&self, scale: u64) -> Result<Box<dyn Model>, String> {
         let (host, service, limits) = (&self.host, &self.service, self.limits.as_ref());
         check_all([
@@ -127,7 +127,7 @@ impl Profile {
 /// A limit, and the time until which it is used up.
 #[derive(Clone, Debug)]
 struct Limit {
-    /// Whether it is for reads; `None` for both directions.
+    /// Whether the limit is for reads or for writes; `None` if it is for both.
     reads: Option<bool>,
     in_bytes: bool,
     per_s: u64,
@@ -135,7 +135,7 @@ struct Limit {
 }
 
 impl Limits {
-    /// Those that were reached.
+    /// Returns the limits that have a figure.
     fn in_use(&self) -> Vec<Limit> {
         let all = [
             (&self.reads_per_s, Some(true), false),
@@ -159,7 +159,7 @@ impl Limits {
 }
 
 impl Service {
-    /// The time of a read or a write among `progressing` requests, itself included.
+    /// Returns the time of a read or a write. `progressing` is the number of requests in progress, including this one.
     #[expect(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,
@@ -178,7 +178,7 @@ impl Service {
         } else {
             (&self.write_data_bytes_per_s, &self.writes_parallel_per_mille)
         };
-        // Only products, quotients and square roots, which are the same on every machine.
+        // The code uses only products, quotients and square roots, because their results are the same on every machine.
         let doublings = self.knee.value.ilog2();
         let power = |of: f64| (0..doublings).fold(of, |so_far, _| so_far * so_far);
         let stretch = |parallel: &Figure<u64>| {
@@ -195,9 +195,9 @@ struct Drive {
     face: Face,
     service: Service,
     limits: Vec<Limit>,
-    /// The places at which a sequential write and a sequential read would begin.
+    /// The offsets at which the next write, and the next read, would be in order.
     expected_offsets: [Option<u64>; 2],
-    /// The time at which each request in progress will be done.
+    /// The times when the requests in progress will be done.
     progressing: BinaryHeap<Reverse<Ns>>,
     requests: u64,
     bytes: u64,

@@ -1,11 +1,11 @@
-//! An `NVMe` drive that first writes into an SLC cache: flash with one bit per cell, which is programmed faster.
+//! An `NVMe` drive that writes into an SLC cache first: flash with one bit per cell, which is programmed faster.
 //!
-//! Data are acknowledged once they are in the drive's buffer. The buffer empties into the cache while the cache has
-//! room, and then into the flash itself, at the flash's native rate. After some idle time, a drive moves the cache's
-//! data to the flash; between two runs, all of the data. A read takes the time of a die, and many dies read at once.
+//! Data are acknowledged when they are in the drive's buffer. The buffer is written to the cache as long as that has
+//! room, and then to the native flash, at its lower rate. After some idle time, a drive moves the cache's data to the
+//! flash. Between two runs it moves all of them. Each read takes the time of a die. Many dies read at once.
 //!
-//! Not modelled: garbage collection of the native flash (so a profile gives the rate of a drive with room), a cache that
-//! shrinks as the drive fills, and heat.
+//! Not modelled: garbage collection of the native flash, so a profile gives the rate of a drive with free space; a
+//! cache that shrinks when the drive fills; and heat.
 
 use serde::{Deserialize, Serialize};
 
@@ -80,7 +80,7 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// All figures, by their group.
+    /// Returns all figures, by group.
     pub fn declared() -> Vec<(&'static str, Vec<Declared>)> {
         vec![
             ("host", Host::declared()),
@@ -89,10 +89,10 @@ impl Profile {
         ]
     }
 
-    /// A new drive in a world `scale` times smaller: capacity and cache shrink; rates, times, dies and the buffer stay.
+    /// Makes a new drive in a world `scale` times smaller. Only the capacities of the drive and its cache shrink.
     ///
     /// # Errors
-    /// The figure that can't be.
+    /// Returns a message about the invalid figure.
     pub fn make(&self, scale: u64) -> Result<Box<dyn Model>, String> {
         let (host, reads, writes) = (&self.host, &self.reads, &self.writes);
         check_all([host.check_limits(), reads.check_limits(), writes.check_limits()])?;
@@ -135,14 +135,14 @@ struct Drive {
     link_write_bytes_per_s: u64,
     read_ns: Ns,
     die_bytes: u64,
-    /// The time until which each die reads.
+    /// For each die, the time until which it is busy.
     dies: Vec<Ns>,
     writes: Writes,
     /// The size of the cache in this world.
     slc_bytes: u64,
     link_read_until: Ns,
     link_write_until: Ns,
-    /// The time at which all accepted data will be in the cache or the flash.
+    /// The time when all accepted data will be in the cache or the flash.
     programmed_until: Ns,
     /// Data in the cache.
     cached_bytes: u64,
@@ -150,7 +150,7 @@ struct Drive {
 }
 
 impl Drive {
-    /// Moves data from the cache to the flash for as long as the drive has been idle.
+    /// Moves data from the cache to the flash for the time that the drive has been idle.
     fn fold(&mut self, now: Ns) {
         let dies_until = self.dies.iter().copied().max().unwrap_or(0);
         let idle_from = self.programmed_until.max(dies_until) + self.writes.idle_after_ns.value;
@@ -161,7 +161,7 @@ impl Drive {
         let folded = u64::try_from(most).unwrap_or(u64::MAX).min(self.cached_bytes);
         self.cached_bytes -= folded;
         self.counts.folded_bytes += folded;
-        // The drive was busy with this work, and does not move the same data again.
+        // The drive was busy with this until now, so the same idle time is not counted twice.
         self.programmed_until = self
             .programmed_until
             .max(now.saturating_sub(self.writes.idle_after_ns.value));
@@ -191,7 +191,7 @@ impl Drive {
         let native = bytes - cached;
         let program_ns = takes_ns(cached, self.writes.slc_bytes_per_s.value)
             + takes_ns(native, self.writes.native_bytes_per_s.value);
-        // The length of the buffer is the time that its content takes to be programmed, at the present rate.
+        // The buffer's length in time: how long its full content takes to be programmed at the present rate.
         let Writes {
             slc_bytes_per_s,
             native_bytes_per_s,

@@ -1,10 +1,11 @@
 //! A disk over time: its queue, the request in service, the position of the arm and the rotation of the platters.
 //!
-//! A request costs command overhead (unless it waited longer than that anyway), the seek, extra settling before a
-//! write, the rotation until its first byte is under the head, and the transfer of its bytes. Three things save some of
-//! these times: - a write that was already waiting and begins where the last one ended continues without a pause;
-//! - so does a read; reads also hit what has passed under the head since the last read ended, as the disk reads ahead;
-//! - data still in the buffer costs only the command and the interface.
+//! A request takes the time of the command (unless it waited longer than that in the queue), the seek, extra settling
+//! before a write, the rotation until its first byte is under the head, and the transfer of its bytes. Three cases take
+//! less:
+//! - A write that was already waiting and begins where the last one ended continues without a pause.
+//! - So does a read. It also finds data that passed under the head since the last read, because the disk reads ahead.
+//! - A read of data in the buffer takes only the time of the command and the interface.
 
 use std::collections::VecDeque;
 
@@ -17,7 +18,7 @@ use crate::kernel::{Ns, SEC};
 use crate::rng::Rng;
 use crate::saved::{Reader, StateError, Writer};
 
-/// "DISKDR" and a zero, then the version of this layout.
+/// The word "DISKDR", a zero byte, and the version of this layout.
 const MAGIC: u64 = u64::from_le_bytes(*b"DISKDR\0\x01");
 
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +30,7 @@ struct Request {
     arrived_ns: Ns,
 }
 
-/// Reading in order: from `first`, and `end` passed under the head at `at_ns`.
+/// A stream of sequential requests. It began at byte `first`. Byte `end` passed under the head at `at_ns`.
 #[derive(Clone, Copy, Debug)]
 struct Stream {
     first: u64,
@@ -38,7 +39,7 @@ struct Stream {
     write: bool,
 }
 
-/// The work of a disk: sums since it was made, or in a run.
+/// Counters of a disk, since it was made or for one run.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
 pub struct Counters {
     /// Requests that read.
@@ -49,13 +50,13 @@ pub struct Counters {
     pub read_bytes: u64,
     /// Bytes written.
     pub written_bytes: u64,
-    /// Requests that continued where the previous one ended, or found their data in the buffer.
+    /// Requests that continued where the previous one ended, and reads that found their data in the buffer.
     pub in_order: u64,
     /// Time that the arm spent moving and settling.
     pub seek_ns: u64,
-    /// Time until the first byte came by.
+    /// Time until the first byte was under the head.
     pub turn_ns: u64,
-    /// Time in service.
+    /// Time in which a request was in service.
     pub busy_ns: u64,
     /// Time that requests waited for service.
     pub queued_ns: u64,
@@ -76,7 +77,7 @@ impl Counters {
         ]
     }
 
-    /// The work since `earlier`.
+    /// Returns the increase of each counter since `earlier`.
     #[must_use]
     pub fn since(mut self, mut earlier: Self) -> Self {
         for (now, before) in self.all().into_iter().zip(earlier.all()) {
@@ -94,7 +95,7 @@ pub struct Disk {
     curve: SeekCurve,
     /// The rotation of the platters at time 0.
     phase_ns: Ns,
-    /// The head's position: the next byte on its track.
+    /// The position of the head: the next byte on its track.
     head: u64,
     stream: Option<Stream>,
     queue: VecDeque<Request>,
@@ -103,10 +104,10 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// A disk at rest at time 0, with its arm at the outer edge. `rng` determines the rotation of its platters.
+    /// Makes a disk at rest at time 0, with its arm at the outer edge. `rng` determines the rotation of its platters.
     ///
     /// # Errors
-    /// What [`Parameters::check`] says.
+    /// Returns what [`Parameters::check`] refuses.
     pub fn new(parameters: Parameters, mut rng: Rng) -> Result<Self, String> {
         parameters.check()?;
         let places = parameters.places();
@@ -123,7 +124,7 @@ impl Disk {
         })
     }
 
-    /// Finishes all work and resets the clock to 0, as between two runs. The arm stays where it is.
+    /// Finishes all work and resets the clock to 0. This happens between two runs. The arm stays where it is.
     pub fn rest(&mut self, mut rng: Rng) {
         self.phase_ns = rng.below(self.parameters.revolution_ns);
         self.stream = None;
@@ -149,16 +150,16 @@ impl Disk {
         self.queue.len() as u64 + u64::from(self.serving.is_some())
     }
 
-    /// The distance of the head from a byte, in bytes.
+    /// Returns the distance between the head and a byte, in bytes.
     #[must_use]
     pub fn distance(&self, byte: u64) -> u64 {
         self.head.abs_diff(byte)
     }
 
-    /// Accepts a request. If the disk was idle, [`Disk::next_event`] says when it will be done.
+    /// Accepts a request. If the disk was idle, [`Disk::next_event`] returns afterwards when the request will be done.
     ///
     /// # Panics
-    /// If the request goes beyond the last byte, or has no bytes.
+    /// Panics if the request goes beyond the last byte, or has no bytes.
     pub fn submit(&mut self, now: Ns, byte: u64, bytes: u64, write: bool, token: u32) {
         assert!(
             bytes > 0 && byte + bytes <= self.parameters.usable_bytes,
@@ -177,7 +178,7 @@ impl Disk {
         }
     }
 
-    /// When the request in service will be done; `Ns::MAX` if there is none.
+    /// Returns when the request in service will be done, or `Ns::MAX` if there is none.
     #[must_use]
     pub fn next_event(&self) -> Ns {
         self.serving.map_or(Ns::MAX, |(done_ns, _)| done_ns)
@@ -186,7 +187,7 @@ impl Disk {
     /// Completes the request in service, returns its token, and begins the next one.
     ///
     /// # Panics
-    /// If no request is in service.
+    /// Panics if no request is in service.
     pub fn finish(&mut self) -> u32 {
         let (done_ns, token) = self.serving.take().expect("something is being served");
         if !self.queue.is_empty() {
@@ -222,7 +223,7 @@ impl Disk {
         let next = match self.parameters.order {
             Order::Fifo => Some(0),
             Order::Elevator => {
-                // Requests behind the head come after all those ahead of it.
+                // Requests behind the head are served after all requests ahead of it.
                 let way = |request: &Request| (request.byte < self.head, request.byte);
                 seen.min_by_key(|(_, request)| way(request)).map(|(index, _)| index)
             }
@@ -233,12 +234,12 @@ impl Disk {
         next.expect("the queue is not empty")
     }
 
-    /// The time at which the arm or the buffer can begin. The disk accepts commands while it serves other requests.
+    /// Returns when the arm or the buffer can begin. The disk processes a command while it serves other requests.
     fn begin(&self, now: Ns, request: &Request) -> Ns {
         now.max(request.arrived_ns + self.parameters.command_ns)
     }
 
-    /// The time until the first byte of a request is under the head, without the command overhead.
+    /// Returns the time until the first byte of a request is under the head, without the command overhead.
     fn positioning(&self, now: Ns, request: &Request) -> Ns {
         if self.goes_on(now, request).is_some() {
             return 0;
@@ -247,7 +248,7 @@ impl Disk {
         arm_ns + turn_ns
     }
 
-    /// Seek and rotation times, from `now` on.
+    /// Returns the seek time and the rotation time of a request.
     fn reach(&self, now: Ns, request: &Request) -> (Ns, Ns) {
         let revolution_ns = self.parameters.revolution_ns;
         let (from, to) = (self.places.of(self.head), self.places.of(request.byte));
@@ -261,7 +262,7 @@ impl Disk {
         (arm_ns, (to.angle_ns + revolution_ns - there) % revolution_ns)
     }
 
-    /// The end of a request that continues the last one or is in the buffer; `None` for any other request.
+    /// Returns when a request that continues the last one or is in the buffer will be done; `None` for any other.
     fn goes_on(&self, now: Ns, request: &Request) -> Option<Ns> {
         let Stream {
             first,
@@ -287,7 +288,7 @@ impl Disk {
         Some(passed_ns(last).max(begin + sent_ns))
     }
 
-    /// Serves a request from `now` on; returns when it is done.
+    /// Serves a request from `now` on, and returns when it will be done.
     fn serve(&mut self, now: Ns, request: Request) -> Ns {
         let end = request.byte + request.bytes;
         let (first, done_ns, passed_ns) = if let Some(done_ns) = self.goes_on(now, &request) {
@@ -296,10 +297,10 @@ impl Disk {
             if end <= stream.end {
                 return done_ns;
             }
-            // The buffer keeps only data up to this age.
+            // The buffer keeps only the newest data.
             let keeps = end.saturating_sub(self.parameters.read_ahead_bytes);
             let passed_ns = stream.at_ns + self.places.passing_ns(stream.end, end - stream.end);
-            // The full buffer had stopped the read-ahead, which now continues.
+            // The read-ahead had stopped because the buffer was full. Now it continues.
             let full_at = now.saturating_sub(self.places.passing_ns(stream.end, self.parameters.read_ahead_bytes));
             (stream.first.max(keeps), done_ns, passed_ns.max(full_at))
         } else {
@@ -320,7 +321,7 @@ impl Disk {
         done_ns
     }
 
-    /// This disk at rest, as bytes: the place of its arm, and its counters.
+    /// Returns this disk at rest, as bytes: the position of its arm, and its counters.
     #[must_use]
     pub fn save(&self) -> Vec<u8> {
         let mut out = Writer::default();
@@ -335,10 +336,10 @@ impl Disk {
         out.finish()
     }
 
-    /// The disk that [`Disk::save`] wrote, at rest at time 0.
+    /// Reads a disk that [`Disk::save`] wrote. It is at rest at time 0.
     ///
     /// # Errors
-    /// If the bytes do not hold such a disk, or hold a larger one than `parameters` say.
+    /// Fails if the bytes don't describe such a disk, or describe one of another size or speed than `parameters` say.
     pub fn load(parameters: Parameters, bytes: &[u8], rng: Rng) -> Result<Self, StateError> {
         let mut disk = Self::new(parameters, rng).map_err(StateError::Impossible)?;
         let mut input = Reader::new(bytes, MAGIC)?;

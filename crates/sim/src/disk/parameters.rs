@@ -1,4 +1,4 @@
-//! The behaviour of one disk as plain integers, from a profile at one scale.
+//! One disk's behaviour as plain integers, computed from a profile for one scale.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,42 +12,42 @@ use crate::kernel::Ns;
 pub enum Order {
     /// In order of arrival.
     Fifo,
-    /// The arm goes inwards from request to request, and from the last one back to the outermost (C-LOOK).
+    /// The arm moves inwards from request to request. After the last one it returns to the outermost request (C-LOOK).
     Elevator,
-    /// The request that the head reaches soonest, by seek and rotation together, as in a disk with command queueing.
+    /// The request that the head reaches first, with seek and rotation, as a disk with command queueing chooses it.
     Shortest,
 }
 
-/// All parameters that [`super::Disk`] needs.
+/// All parameters of a [`super::Disk`].
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Parameters {
     /// Usable capacity.
     pub usable_bytes: u64,
     /// Smallest write.
     pub sector_bytes: u32,
-    /// One turn.
+    /// The time of one turn.
     pub revolution_ns: Ns,
-    /// Surfaces with a head each.
+    /// The number of surfaces. Each has a head.
     pub surfaces: u64,
-    /// Bytes of an outer and of an inner track.
+    /// The bytes of an outer track and of an inner track.
     pub track_bytes: (u64, u64),
-    /// From one track to the next during a transfer.
+    /// The time to switch from one track to the next during a transfer.
     pub track_switch_ns: Ns,
-    /// Seek times for reads, settling included: track to track, average, full stroke.
+    /// Seek times for reads, including settling: track to track, average, full stroke.
     pub seek_ns: [Ns; 3],
     /// Extra settling time before a write.
     pub write_settle_ns: Ns,
-    /// Overhead of a request besides arm and platters.
+    /// The time of a request apart from arm and platters.
     pub command_ns: Ns,
-    /// From the disk's buffer to the host.
+    /// The transfer rate from the disk's buffer to the host.
     pub interface_bytes_per_s: u64,
-    /// The amount that the disk reads ahead while it has no other work.
+    /// How far the disk reads ahead while no request waits.
     pub read_ahead_bytes: u64,
     /// The service order.
     pub order: Order,
-    /// The number of requests among which it chooses, the oldest first. The others wait outside.
+    /// How many requests the disk chooses among: the oldest ones. The others wait.
     pub queue_depth: usize,
-    /// A request that has waited this long goes first, whatever the order.
+    /// A request that has waited longer than this is served first, in any order.
     pub patience_ns: Ns,
     /// CPU time of the host per request.
     pub host_cpu_ns: Ns,
@@ -57,7 +57,7 @@ impl Parameters {
     /// Checks these parameters.
     ///
     /// # Errors
-    /// A sentence for the author of the figures.
+    /// Returns a sentence that says what is wrong, for the author of the figures.
     pub fn check(&self) -> Result<(), String> {
         let positive = [
             ("usable_bytes", self.usable_bytes),

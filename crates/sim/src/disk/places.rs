@@ -1,13 +1,13 @@
-//! The position of a byte on the platters: its cylinder, and the rotation at which it passes under its head.
+//! The position of a byte on the platters: its cylinder, and its angle, given as a time of rotation.
 //!
-//! Bytes go cylinder by cylinder from the outside in, and surface by surface within a cylinder. The zone determines the
-//! length of a track: all zones have the same number of cylinders, and lengths fall evenly from the outermost zone
-//! inwards. Each track begins a little later on the circle than the previous one (skew), by exactly the time of the
-//! switch, so sequential reads never miss a turn.
+//! Bytes are numbered cylinder by cylinder from the outside in, and surface by surface within a cylinder. The zone
+//! determines the length of a track. All zones have the same number of cylinders, and the lengths fall evenly from the
+//! outermost zone inwards. Each track begins a little later on the circle than the previous one (skew). This delay is
+//! exactly the time of the switch, so sequential reads never lose a turn.
 
 use crate::kernel::Ns;
 
-/// Zones of a disk; real disks have 15 to 30, and more would change nothing.
+/// The number of zones. Real disks have 15 to 30, and with more than 16 the results would not change.
 pub const ZONES: u64 = 16;
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -27,20 +27,20 @@ pub struct Places {
     skew_ns: Ns,
 }
 
-/// Where a byte lies.
+/// The position of a byte.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Place {
-    /// The cylinder, from the outside.
+    /// The number of the cylinder, counted from the outside.
     pub cylinder: u64,
-    /// The time after the zero mark at which it passes under its head.
+    /// The time from the zero mark until the byte passes under its head.
     pub angle_ns: Ns,
 }
 
 impl Places {
-    /// Platters that hold `bytes`, with tracks of `outer_track_bytes` on the outside and `inner_track_bytes` inside.
+    /// Makes platters that hold `bytes`. The outermost and the innermost zone have tracks of the given bytes.
     ///
     /// # Panics
-    /// If a figure is 0; they were checked before.
+    /// Panics if a figure is 0. The caller must have checked them.
     #[must_use]
     pub fn new(
         bytes: u64,
@@ -79,7 +79,7 @@ impl Places {
         self.cylinders
     }
 
-    /// The zone of a byte, the number of its track over all zones, and its offset in the track.
+    /// Returns the zone of a byte, the number of its track over all zones, and its offset in the track.
     fn track(&self, byte: u64) -> (&Zone, u64, u64) {
         let after = self.zones.partition_point(|zone| zone.first_byte <= byte);
         let zone = &self.zones[after - 1];
@@ -91,7 +91,7 @@ impl Places {
         )
     }
 
-    /// Where a byte lies.
+    /// Returns the position of a byte.
     #[must_use]
     pub fn of(&self, byte: u64) -> Place {
         let (zone, track, inside) = self.track(byte);
@@ -102,14 +102,14 @@ impl Places {
         }
     }
 
-    /// The time that `bytes` bytes from `byte` on take to pass under the heads.
+    /// Returns how long `bytes` from `byte` on take to pass under the heads.
     #[must_use]
     pub fn passing_ns(&self, byte: u64, bytes: u64) -> Ns {
         let (mut at, end, mut passing_ns) = (byte, byte + bytes, 0);
         while at < end {
             let (zone, _, inside) = self.track(at);
             let piece = (end - at).min(zone.track_bytes - inside);
-            // The difference of two places on the circle, so that pieces add up to the whole.
+            // This is the difference of two angles, so that the sum over pieces is exactly the whole.
             let angle = |inside: u64| inside * self.revolution_ns / zone.track_bytes;
             passing_ns += angle(inside + piece) - angle(inside);
             at += piece;
@@ -162,7 +162,7 @@ mod tests {
             sum += places.passing_ns(at, piece);
             at += piece;
         }
-        // A track boundary between two pieces belongs to neither.
+        // The time of a switch between two pieces is part of neither piece.
         assert!(
             whole - sum <= 3 * 350_000 && (whole - sum).is_multiple_of(350_000),
             "{whole} {sum}"

@@ -1,7 +1,7 @@
-//! A disk as data: every figure with its label and its source, as in a profile's file.
+//! A disk's profile. Each figure has its label and its source, as in the profile's file.
 //!
-//! Scale shrinks the disk but not the clock: there are fewer cylinders, and a given fraction of the stroke takes the
-//! same time.
+//! A larger scale shrinks the disk but not its times. It has fewer cylinders, and the arm takes the same time for the
+//! same fraction of the stroke.
 
 use serde::{Deserialize, Serialize};
 
@@ -30,7 +30,7 @@ figures! {
 }
 
 figures! {
-    /// The arm. Times include settling, and no command overhead.
+    /// The arm. Times include settling but no command overhead.
     Arm {
         /// Seek to the next track, for a read.
         track_to_track_ns: Figure<u64>;
@@ -63,7 +63,7 @@ figures! {
     }
 }
 
-/// A disk as in its profile's file.
+/// A disk's profile, as in its file.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct DiskProfile {
@@ -71,7 +71,7 @@ pub struct DiskProfile {
     pub name: String,
     /// Its display name.
     pub title: String,
-    /// What kind of drive it is: `disk`.
+    /// The kind of drive: `disk`.
     #[serde(default = "disk", skip_serializing)]
     pub kind: String,
     /// Its geometry.
@@ -89,7 +89,7 @@ fn disk() -> String {
 }
 
 impl DiskProfile {
-    /// All figures of such a profile, by their group.
+    /// Returns all figures of such a profile, by group.
     pub(crate) fn declared() -> Vec<(&'static str, Vec<Declared>)> {
         vec![
             ("platters", Platters::declared()),
@@ -98,10 +98,10 @@ impl DiskProfile {
         ]
     }
 
-    /// The disk's parameters in a world `scale` times smaller, served in `order` or as the profile says.
+    /// Returns the disk's parameters in a world `scale` times smaller. Without `order`, the profile's order applies.
     ///
     /// # Errors
-    /// A sentence that names the profile and the problem.
+    /// Returns a sentence that names the profile and the problem.
     pub(crate) fn parameters(&self, scale: u32, order: Option<Order>) -> Result<Parameters, String> {
         let named = |what: String| format!("drive profile '{}': {what}", self.name);
         let Platters {
@@ -117,7 +117,7 @@ impl DiskProfile {
             return Err(named("scale and revolutions_per_minute must be positive".to_owned()));
         }
         let revolution_ns = 60 * SEC / revolutions_per_minute.value;
-        // A sustained rate includes the switches between tracks.
+        // A sustained rate includes the time of the switches between tracks.
         let track_bytes = |rate: u64| {
             let bytes = u128::from(rate) * u128::from(revolution_ns + track_switch_ns.value) / u128::from(SEC);
             u64::try_from(bytes).map_err(|_| named(format!("{rate} bytes a second are too many")))

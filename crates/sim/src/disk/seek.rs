@@ -1,11 +1,11 @@
-//! Seek time of the arm as a function of distance.
+//! The time of a seek as a function of its distance.
 //!
-//! An arm that accelerates for half the way and brakes for the other half takes time in proportion to the root of the
-//! distance; once it reaches its top speed, time grows with the distance itself. So the curve is track-to-track time +
-//! a root + a line, over the distance as a fraction of the full stroke (C. Ruemmler and J. Wilkes, "An introduction to
-//! disk drive modeling", IEEE Computer 27(3), 1994, fit measured disks in this way). Makers publish the three figures
-//! that determine the curve: track to track, full stroke, and the mean over all pairs of tracks. Over random pairs the
-//! mean of the root is 8/15, and that of the distance 1/3.
+//! If an arm accelerates for half the way and brakes for the other half, its time grows with the square root of the
+//! distance. At its top speed, the time grows with the distance itself. So the curve is track-to-track time + a root +
+//! a line, over the distance as a fraction of the full stroke. C. Ruemmler and J. Wilkes ("An introduction to disk
+//! drive modeling", IEEE Computer 27(3), 1994) fit measured disks in this way. Makers publish three figures that
+//! determine the curve: track to track, full stroke, and the mean over all pairs of tracks. Over random pairs the mean
+//! of the root is 8/15, and the mean of the distance is 1/3.
 
 use crate::kernel::Ns;
 
@@ -13,19 +13,19 @@ use crate::kernel::Ns;
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct SeekCurve {
     track_ns: i64,
-    /// The amounts that the root and the line add at full stroke.
+    /// The times that the root and the line add at full stroke.
     root_ns: i64,
     line_ns: i64,
-    /// The number of cylinders from the first to the last, minus one: the longest distance beyond a single track.
+    /// The number of cylinders minus two: the longest distance beyond a single track.
     span: i64,
 }
 
 impl SeekCurve {
-    /// The curve through a maker's figures, over this many cylinders.
+    /// Returns the curve through a maker's figures, over this many cylinders.
     ///
     /// # Errors
-    /// A sentence, if there is no such curve: figures out of order, or so far apart that a longer seek would take less
-    /// time.
+    /// Returns a sentence if no such curve exists: the figures are not in ascending order, or a longer seek would take
+    /// less time.
     pub fn through(track_ns: Ns, average_ns: Ns, full_ns: Ns, cylinders: u64) -> Result<Self, String> {
         let whole = |figure: Ns| i64::try_from(figure).map_err(|_| format!("{figure} ns is no time of a seek"));
         let (track, average, full) = (whole(track_ns)?, whole(average_ns)?, whole(full_ns)?);
@@ -38,7 +38,7 @@ impl SeekCurve {
         // average = track + root 8/15 + line / 3, full = track + root + line.
         let root_ns = 5 * (average - track) - 5 * (full - track) / 3;
         let line_ns = full - track - root_ns;
-        // The curve is steepest at the start, so only its far end could slope down.
+        // The curve is steepest at its start, so it could only fall at its far end.
         if root_ns < 0 || 2 * line_ns + root_ns < 0 {
             return Err(format!(
                 "no seek curve that only rises has {track_ns} ns from track to track, {average_ns} ns on average and {full_ns} \
@@ -56,14 +56,14 @@ impl SeekCurve {
         })
     }
 
-    /// How long the arm takes over this many cylinders.
+    /// Returns the seek time over this many cylinders.
     #[must_use]
     pub fn time_ns(&self, distance: u64) -> Ns {
         if distance == 0 {
             return 0;
         }
         let far = i64::try_from(distance - 1).unwrap_or(self.span).min(self.span);
-        // The root of far / span, times 2^16.
+        // The square root of far / span, times 2^16.
         let root = ((far << 32) / self.span).isqrt();
         let line = (far << 16) / self.span;
         let added = (self.root_ns * root + self.line_ns * line) >> 16;

@@ -1,28 +1,28 @@
-//! The index pages above the leaves: their number, and the latches of those that split.
+//! The index pages above the leaves: their number, and the latches of those that are split.
 
 use std::cell::Cell;
 
 use super::resource::Page;
 use crate::sqlos::{Hold, Latch, LatchClass, Mode, Sqlos};
 
-/// Levels of the index above the leaves; splits of the root are too rare to matter.
+/// The levels of the index above the leaves. Splits of the root are too rare to matter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Level {
     Parent,
     Grandparent,
 }
 
-/// One level.
+/// The pages of one level.
 #[derive(Debug)]
 struct Pages {
-    /// How many there are.
+    /// The number of pages.
     count: Cell<u64>,
-    /// How many of their latches are held or wanted in exclusive mode.
+    /// The number of their latches that are held or requested in exclusive mode.
     latched: Cell<u32>,
 }
 
-/// The pages of both levels. There are as many as at life-size, so that their latches have the same contention. The key
-/// space is divided into as many equal parts as there would be pages, and each page is one part.
+/// The pages of both levels. Their number is that of the life-size table, so that there is as much contention for a
+/// latch. The key space is divided equally among the pages.
 #[derive(Debug)]
 pub(super) struct Above<'w> {
     os: &'w Sqlos,
@@ -33,7 +33,7 @@ pub(super) struct Above<'w> {
 }
 
 impl<'w> Above<'w> {
-    /// The pages above an empty table, in a world `scale` times smaller.
+    /// Makes the pages above an empty table, in a world `scale` times smaller.
     pub(super) fn new(os: &'w Sqlos, fanout: u64, scale: u32) -> Self {
         let one = || Pages {
             count: Cell::new(1),
@@ -47,14 +47,14 @@ impl<'w> Above<'w> {
         }
     }
 
-    /// The latch of the page above the leaf for `key`.
+    /// Returns the latch of the page above the leaf for `key`.
     #[inline]
     fn latch_of(&self, key: u32, level: Level) -> Latch<'w> {
         let page = (u64::from(key) * self.levels[level as usize].count.get()) >> 32;
         self.os.latch(Page::Above(level, page).key(), LatchClass::Page)
     }
 
-    /// Updates the number of leaves.
+    /// Updates the numbers of pages for a new number of leaves.
     pub(super) fn count(&self, leaves: u32) {
         let mut pages = u64::from(leaves) * u64::from(self.scale);
         for level in &self.levels {
@@ -63,13 +63,13 @@ impl<'w> Above<'w> {
         }
     }
 
-    /// How many latches are held or wanted in exclusive mode.
+    /// The number of latches that are held or requested in exclusive mode.
     #[inline]
     pub(super) fn latched(&self) -> u32 {
         self.levels[0].latched.get() + self.levels[1].latched.get()
     }
 
-    /// The latch on the way down to `key` that now blocks a reader, if there is such a latch.
+    /// Returns the first latch on the path to `key` that a reader must wait for, if there is one.
     #[inline(always)]
     pub(super) fn barred(&self, key: u32) -> Option<Latch<'w>> {
         if self.latched() == 0 {
@@ -87,7 +87,7 @@ impl<'w> Above<'w> {
             .find(|latch| latch.is_barred(Mode::Sh))
     }
 
-    /// Latches the page above the leaf for `key`, to change it. [`Above::release`] releases the latch.
+    /// Latches the page above the leaf for `key` exclusively. [`Above::release`] releases it.
     pub(super) async fn acquire(&self, key: u32, level: Level) -> Hold<'w> {
         let latched = &self.levels[level as usize].latched;
         latched.set(latched.get() + 1);

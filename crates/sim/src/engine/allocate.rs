@@ -1,12 +1,12 @@
-//! The next page of the table: which file, and the latches of its allocation pages.
+//! Allocates the next page of the table: picks the file, and latches the file's allocation pages.
 //!
-//! A worker first looks for a free page, with the PFS page latched in SH, and then marks it, with the latch in UP. If there is
-//! none it takes an extent, under the GAM page's latch (*What is allocation bottleneck?*, SQL Server Storage Engine blog, 2009).
-//! SH is compatible with UP, so nobody waits for a worker that looks. A worker that wants to look while others queue
-//! waits only until the next release of the page: a release grants the latch to all compatible requests in its queue
-//! (C. Bolton and others, *Professional SQL Server 2012 Internals and Troubleshooting*, chapter 7). So looks are short
-//! waits for `PAGELATCH_SH` beside the convoy. In this model, latches are granted strictly in order. So looks wait for
-//! a separate event, which each release sets.
+//! A worker first looks for a free page while it holds the PFS page's latch in SH. Then it marks the page, with the
+//! latch in UP. If there is no free page, it takes an extent under the GAM page's latch (*What is allocation
+//! bottleneck?*, SQL Server Storage Engine blog, 2009). SH is compatible with UP, so no worker waits for one that only
+//! looks. In SQL Server, a worker that wants to look while others queue waits only until the next release, because a
+//! release grants the latch to all compatible requests in the queue (C. Bolton and others, *Professional SQL Server
+//! 2012 Internals and Troubleshooting*, chapter 7). So its waits for `PAGELATCH_SH` are short. Here latches are granted
+//! strictly in order, so a look waits for a separate event. Each release sets that event.
 
 use std::cell::{Cell, RefCell};
 
@@ -22,7 +22,7 @@ use crate::sqlos::{Event, Hold, Latch, LatchClass, Mode, Sqlos, WaitType};
 #[derive(Debug)]
 pub(super) struct Allocator<'w> {
     os: &'w Sqlos,
-    /// The mode in which a PFS page is latched to mark a page.
+    /// The latch mode in which a worker marks a page in a PFS page.
     mode: Mode,
     looks: bool,
     pick_file: PickFile,
@@ -31,12 +31,12 @@ pub(super) struct Allocator<'w> {
     gam_hold: Spread,
     /// The file that was picked last.
     last_file: Cell<u32>,
-    /// For each file: the event that its PFS page was released.
+    /// For each file, the event that a release of its PFS page sets.
     pfs_released: Vec<Event<'w>>,
 }
 
 impl<'w> Allocator<'w> {
-    /// An allocator for this many files.
+    /// Makes an allocator for this many files.
     pub(super) fn new(os: &'w Sqlos, server: &Server, files: u32) -> Self {
         let (costs, switches) = (&server.costs, &server.switches);
         let spread = |mean_ns: u64| Spread::new(mean_ns, costs.cpu_jitter_per_mille.value);
@@ -61,7 +61,7 @@ impl<'w> Allocator<'w> {
         self.os.latch(Page::Pfs { file, index }.key(), LatchClass::Page)
     }
 
-    /// Looks for a free page of a file. Afterwards it holds no latch, so others may take the page before it is marked.
+    /// Looks for a free page of a file. Its latch is released afterwards, so another worker may take the page first.
     async fn look_for_page(&self, files: &RefCell<Files>, file: u32) {
         if let Some(look) = self.pfs_latch(files, file).try_acquire(Mode::Sh) {
             look.release();
@@ -72,15 +72,15 @@ impl<'w> Allocator<'w> {
         released.wait(WaitType::PageLatchSh).await;
     }
 
-    /// Releases a PFS page to the next in its queue and to all workers that wait to look at it.
+    /// Releases a PFS page. The next worker in its queue gets the latch, and all workers that wait to look continue.
     fn release_pfs(&self, file: u32, pfs: Hold<'w>) {
         pfs.release();
         self.pfs_released[file as usize].set();
     }
 
-    /// Allocates a page. It latches the PFS page that covers it to mark it, and the GAM page to take an extent.
-    /// `own_file` is the file that this worker picked last, `kept` a file to use without a pick. Returns `None` if all
-    /// files are full.
+    /// Allocates a page. The PFS page that covers it is latched to mark it, and the GAM page is latched to take an
+    /// extent. `own_file` is the file that this worker picked last. If `kept` is a file, the page comes from it.
+    /// Returns `None` if all files are full.
     pub(super) async fn allocate(
         &self,
         files: &RefCell<Files>,
@@ -96,7 +96,7 @@ impl<'w> Allocator<'w> {
             if files.borrow().needs_extent(file) {
                 let taken = self.take_extent(files, file, words).await;
                 if self.looks && !taken {
-                    // Another worker has taken a page meanwhile, so this worker must look again.
+                    // Another worker has taken an extent meanwhile, so this one must look again.
                     continue;
                 }
             }
@@ -112,7 +112,7 @@ impl<'w> Allocator<'w> {
         }
     }
 
-    /// Takes an extent, unless others did so while it waited for the GAM page, or none is left.
+    /// Takes an extent. Returns false if another worker did so while this one waited, or if no extent is left.
     async fn take_extent(&self, files: &RefCell<Files>, file: u32, words: &mut Words) -> bool {
         let index = files.borrow().next_gam(file);
         let gam = self.os.latch(Page::Gam { file, index }.key(), LatchClass::Page);
@@ -126,7 +126,7 @@ impl<'w> Allocator<'w> {
         takes
     }
 
-    /// Picks a file. All files have one size, so proportional fill makes them take turns; the switches say how
+    /// Picks a file. All files have the same size, so proportional fill uses them in turn. The switches say how
     /// strictly. Returns `None` if all are full.
     fn pick(&self, files: &RefCell<Files>, own_file: &mut u32, words: &mut Words) -> Option<u32> {
         let count = files.borrow().count();
@@ -158,8 +158,8 @@ impl<'w> Allocator<'w> {
         }
     }
 
-    /// The file after the one that was picked last. At the right edge one worker at a time allocates, so equal files take turns
-    /// strictly, by proportional fill. `None` if all are full.
+    /// Returns the next file, in turn, that is not full. Only one worker at a time allocates at the right edge, so
+    /// proportional fill uses equal files strictly in turn. Returns `None` if all files are full.
     pub(super) fn next_in_turn(&self, files: &Files) -> Option<u32> {
         let next = |file: u32| (file + 1) % files.count();
         let turns = std::iter::successors(Some(next(self.last_file.get())), |&file| Some(next(file)));

@@ -1,4 +1,4 @@
-//! The checkpoint: writes all dirty pages once a period, in the order of their frames.
+//! The checkpoint: once per period it writes all dirty pages, in the order of their frames.
 
 use std::cell::Cell;
 
@@ -10,7 +10,7 @@ use crate::kernel::{MS, Ns};
 use crate::scenario::Costs;
 use crate::sqlos::{Semaphore, Sqlos, WaitType};
 
-/// The checkpoint's constants that are in no profile.
+/// Constants of the checkpoint. No profile contains them.
 pub(crate) mod constants {
     crate::figures::constants! { "the server", default: false {
         checkpoint_latency_fades_ns: u64 = 80_000_000, Assumed,
@@ -27,17 +27,17 @@ use constants::{
     checkpoint_latency_fades_ns, checkpoint_look_frame_ns, checkpoint_look_frames, checkpoint_uncharged_writes,
 };
 
-/// The checkpoint's knowledge about its writes.
+/// The state of the checkpoint's writes.
 #[derive(Debug)]
 pub(super) struct Checkpoint<'w> {
-    /// For at most this many writes at once.
+    /// Limits the number of its writes in progress.
     permits: Semaphore<'w>,
-    /// How long they take, as a sliding mean.
+    /// The mean duration of recent writes.
     latency_ns: Cell<Ns>,
 }
 
 impl<'w> Checkpoint<'w> {
-    /// No write yet.
+    /// Makes the state before any write.
     pub(super) fn new(os: &'w Sqlos, costs: &Costs) -> Self {
         let most = u32::try_from(costs.checkpoint_writes.value).unwrap_or(u32::MAX);
         Self {
@@ -46,14 +46,14 @@ impl<'w> Checkpoint<'w> {
         }
     }
 
-    /// A write is done.
+    /// Records that a write is done.
     pub(super) fn written(&self, took_ns: Ns) {
         let mean = self.latency_ns.get();
         self.latency_ns.set(mean - mean / 16 + took_ns / 16);
         self.permits.give();
     }
 
-    /// Fades the mean write time during a pause, at the same rate in a few long pauses as in many short ones.
+    /// Reduces the mean write time during a pause. A few long pauses reduce it as much as many short ones.
     fn forget(&self, pause_ns: Ns) {
         let (mean, fades_ns) = (self.latency_ns.get(), checkpoint_latency_fades_ns());
         let faded = u128::from(mean) * u128::from(pause_ns.min(fades_ns)) / u128::from(fades_ns);
@@ -62,7 +62,7 @@ impl<'w> Checkpoint<'w> {
 }
 
 impl Engine<'_> {
-    /// CPU time of a write, including the driver's.
+    /// Returns the CPU time of a write, including the driver's.
     pub(super) fn write_cpu_ns(&self) -> Ns {
         self.costs.write_cpu_ns.value + self.ios.most_driver_cpu_ns()
     }
@@ -81,7 +81,7 @@ impl Engine<'_> {
         }
     }
 
-    /// The worker that writes all pages at the end of a phase that fills the table.
+    /// The worker that writes all pages after a phase that fills the table.
     pub(crate) async fn write_all_pages(&self) {
         let rows = self.workload.operations(self.scale);
         while self.operations_done() < rows {
@@ -93,7 +93,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Writes each page that is dirty when the turn of its frame comes.
+    /// Goes through the frames once and writes each page that is dirty at that time.
     async fn write_dirty_pages(&self) {
         let mut frame = 0;
         let mut uncharged = 0;
@@ -104,13 +104,13 @@ impl Engine<'_> {
         self.charge_writes(&mut uncharged).await;
     }
 
-    /// Spends the CPU time of writes that have been started.
+    /// Charges the CPU time of the writes that were started since the last charge.
     async fn charge_writes(&self, uncharged: &mut u32) {
         let writes = u64::from(std::mem::take(uncharged));
         self.os.cpu(writes * self.write_cpu_ns()).await;
     }
 
-    /// The first dirty leaf in or after `frame`, and the frame after it.
+    /// Returns the first dirty leaf in or after `frame`, and the number of the frame after it.
     async fn next_dirty(&self, mut frame: u32) -> Option<(u32, Leaf)> {
         loop {
             {

@@ -1,4 +1,4 @@
-//! The engine's counters in one record, from which readings and outcomes are made.
+//! The engine's counters. Readings and outcomes are made from them.
 
 use std::cell::Cell;
 
@@ -24,15 +24,15 @@ impl Count {
 pub struct Counters {
     /// Rows inserted.
     pub rows: Count,
-    /// Leaves split.
+    /// Splits of leaves.
     pub splits: Count,
-    /// Index pages above the leaves split.
+    /// Splits of index pages above the leaves.
     pub index_splits: Count,
     /// Rows read one by one.
     pub point_reads: Count,
     /// Pages read.
     pub reads: Count,
-    /// Page writes, gathered or not.
+    /// Writes of one or more adjacent pages.
     pub writes: Count,
     /// Pages written.
     pub written_pages: Count,
@@ -46,11 +46,11 @@ pub struct Counters {
     pub evicted_clean: Count,
     /// Pages that had to be written before a read could use their frame.
     pub evicted_dirty: Count,
-    /// Victims that were used again before they could leave.
+    /// Pages chosen for eviction that were used again before they were evicted.
     pub rescued: Count,
-    /// Time of all reads.
+    /// The sum of the times of all reads.
     pub read_ns: Count,
-    /// Time of all writes of pages.
+    /// The sum of the times of all writes of pages.
     pub write_ns: Count,
     /// Log writes.
     pub log_flushes: Count,

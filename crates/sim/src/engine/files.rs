@@ -1,4 +1,4 @@
-//! Data files on volumes: their places, and the place of the next page.
+//! Data files on volumes: their position, and the order in which their pages are used.
 
 use super::geometry::{DbPage, EXTENT_PAGES, Geometry, PAGE_BYTES, PageKind};
 use super::leaf::Leaf;
@@ -7,31 +7,31 @@ use crate::hint::rare;
 use crate::rng::Rng;
 use crate::scenario::{RunPlan, Scenario};
 
-/// Where the files of a run lie, in bytes of the scaled world.
+/// The position of a run's files, in bytes of the scaled world.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// Volumes by number, in the order of their names.
     pub volumes: Vec<String>,
-    /// For each data file its volume and its first byte there.
+    /// For each data file, its volume and its first byte on the volume.
     pub files: Vec<(usize, u64)>,
     /// Pages of each data file.
     pub pages_per_file: u32,
-    /// The log's volume, its first byte there, and its length.
+    /// The log's volume, its first byte on the volume, and its length in bytes.
     pub log: (usize, u64, u64),
-    /// The distance, in bytes, by which everything is moved on each volume; the end wraps around to the beginning.
+    /// For each volume, the bytes by which its files are moved. Files moved beyond its end continue at its beginning.
     pub shift_bytes: Vec<u64>,
     /// The size of each volume.
     pub volume_bytes: Vec<u64>,
 }
 
-/// A field of a run, and the reason why its value is impossible.
+/// The name of a run's field with an invalid value, and the reason.
 pub type Misfit = (&'static str, String);
 
 impl Layout {
-    /// Lays out a run's files: on each volume the log first if it is there, then the data files end to end.
+    /// Places a run's files: on each volume first the log, if it is there, and then the data files without gaps.
     ///
     /// # Errors
-    /// The field of the run that can't be, and a sentence that says why.
+    /// Returns the name of the run's invalid field, and a sentence that says why.
     pub fn of(scenario: &Scenario, run: &RunPlan) -> Result<Self, Misfit> {
         let volumes: Vec<String> = scenario.volumes.keys().cloned().collect();
         let number_of = |volume: &String| {
@@ -80,21 +80,21 @@ impl Layout {
         })
     }
 
-    /// Moves everything to a random place, as a file system may do after it has deleted the files of the run before.
+    /// Moves each volume's files by a random distance, like a file system that has deleted the previous run's files.
     pub fn shift(&mut self, rng: &mut Rng) {
         for (shift, bytes) in self.shift_bytes.iter_mut().zip(&self.volume_bytes) {
             *shift = rng.below((bytes / PAGE_BYTES).max(1)) * PAGE_BYTES;
         }
     }
 
-    /// The pages of all data files that a table can use, without headers and allocation pages.
+    /// Returns how many pages a table can use in all data files. Headers and allocation pages are not counted.
     #[must_use]
     pub fn table_pages(&self, geometry: Geometry) -> u64 {
         let own = u64::from(EXTENT_PAGES) + geometry.allocation_pages(self.pages_per_file);
         u64::from(self.pages_per_file).saturating_sub(own) * self.files.len() as u64
     }
 
-    /// The volume of a page, and its first byte there.
+    /// Returns the volume of a page, and the page's first byte there.
     #[must_use]
     #[inline(always)]
     pub fn place(&self, page: DbPage) -> (usize, u64) {
@@ -103,17 +103,17 @@ impl Layout {
         (volume, self.shifted(volume, base + u64::from(page) * PAGE_BYTES))
     }
 
-    /// The place of an address after the shift.
+    /// Returns an offset after the shift.
     #[must_use]
     pub fn shifted(&self, volume: usize, offset: u64) -> u64 {
         let usable = self.usable_bytes(volume);
         let place = offset + self.shift_bytes[volume];
-        // Both are less than `usable`, so this is the remainder, without a division.
+        // Both numbers are less than `usable`, so a subtraction gives the remainder without a division.
         if place < usable { place } else { place - usable }
     }
 
-    /// The place of bytes that begin at a shifted address. They are in two pieces if they cross the end of the volume,
-    /// because moved files continue at its beginning. A piece is its first byte and its length, which may be 0.
+    /// Returns the pieces of a range that begins at a shifted offset, each as its first byte and its length. What
+    /// passes the end of the volume continues at its beginning as the second piece, which may be empty.
     #[must_use]
     #[inline]
     pub fn pieces(&self, volume: usize, offset: u64, bytes: u64) -> [(u64, u64); 2] {
@@ -121,20 +121,20 @@ impl Layout {
         [(offset, before_end), (0, bytes - before_end)]
     }
 
-    /// Whole pages of a volume, in bytes.
+    /// Returns the bytes of all whole pages of a volume.
     #[must_use]
     pub fn usable_bytes(&self, volume: usize) -> u64 {
         self.volume_bytes[volume] / PAGE_BYTES * PAGE_BYTES
     }
 }
 
-/// A high estimate of the pages above this many leaves: by chance, one splits off for every `fanout` splits.
+/// Returns about how many pages are above this many leaves, rather too many: one per `fanout` leaves on average.
 #[must_use]
 pub const fn index_pages_for(leaves: u64, fanout: u64) -> u64 {
     (leaves / fanout).saturating_mul(3) / 2 + 4
 }
 
-/// The pages of each file, in whole extents: an equal share of the requested size, or of the fullest volume's space.
+/// Returns the pages of each file, in whole extents: the requested share, or a share of the fullest volume's room.
 fn pages_per_file(
     scenario: &Scenario,
     run: &RunPlan,
@@ -181,22 +181,22 @@ fn pages_per_file(
     u32::try_from(pages).map_err(|_| ("data_files", "a file has too many pages".to_owned()))
 }
 
-/// One data file: its filled length, and the numbers of its extents.
+/// One data file: the next page to use, and the numbers of its extents.
 #[derive(Clone, Debug)]
 struct File {
     next_page: u32,
     extent_end: u32,
-    /// The number of each extent so far, or [`NO_EXTENT`].
+    /// The number of each extent taken so far, or [`NO_EXTENT`].
     extents: Vec<u32>,
 }
 
-/// An extent without a page of the table.
+/// Stands for an extent that no page of the table is in.
 const NO_EXTENT: u32 = u32::MAX;
 
-/// All data files: extents are taken one after the other in each.
+/// All data files. Extents are taken one after the other in each file.
 ///
-/// Extents are numbered over all files in the order in which they are taken. Leaves are numbered by their pages: eight
-/// for each extent. So neighbours on disk have neighbouring numbers, and there are hardly more numbers than leaves.
+/// Extents are numbered over all files in the order in which they are taken, and leaves by their page: eight numbers
+/// for each extent. So neighbours on disk have neighbouring numbers, and few numbers are unused.
 #[derive(Debug)]
 pub struct Files {
     geometry: Geometry,
@@ -207,7 +207,7 @@ pub struct Files {
 }
 
 impl Files {
-    /// Empty files.
+    /// Makes empty files.
     #[must_use]
     pub fn new(geometry: Geometry, layout: &Layout) -> Self {
         let file = File {
@@ -226,7 +226,7 @@ impl Files {
     /// How many files there are.
     ///
     /// # Panics
-    /// Never: there are at most 128.
+    /// Never panics, because there are at most 128 files.
     #[must_use]
     pub fn count(&self) -> u32 {
         u32::try_from(self.each.len()).expect("at most 128 files")
@@ -244,17 +244,17 @@ impl Files {
         (0..self.count()).all(|file| self.is_full(file))
     }
 
-    /// Whether the next page of a file takes a new extent.
+    /// Whether the next page of a file is in a new extent.
     #[must_use]
     pub fn needs_extent(&self, file: u32) -> bool {
         let file = &self.each[file as usize];
         file.next_page == file.extent_end
     }
 
-    /// Takes the next extent of a file for the table, without the allocation pages at its beginning.
+    /// Takes the next extent of a file for the table. Allocation pages at the start of the extent are skipped.
     ///
     /// # Panics
-    /// If there are 2^29 extents already.
+    /// Panics if there are 2^29 extents already.
     pub fn take_extent(&mut self, file: u32) {
         let number = u32::try_from(self.first_pages.len()).expect("extents are numbered in 32 bits");
         let first_page = file * self.pages_per_file;
@@ -267,31 +267,31 @@ impl Files {
         }
     }
 
-    /// The PFS page of the file that covers its next page. Reports show this page.
+    /// Returns which PFS page of the file covers its next page. Waiting tasks show this number.
     #[must_use]
     pub fn next_pfs(&self, file: u32) -> u32 {
         self.geometry.pfs_index(self.each[file as usize].next_page)
     }
 
-    /// The number of PFS pages used up in the file, at the pace of life-size. Workers latch the page of this number.
+    /// Returns which PFS page is latched: how many full PFS intervals have been allocated in the file, without scaling.
     ///
-    /// Pages are allocated as fast as at life-size, although there are fewer. So a PFS page must be in use for as many
-    /// allocations as at life-size. Otherwise, the queue for it would be broken up more often.
+    /// Pages are allocated as fast as at life-size, though there are fewer. So one PFS page must be in use for as many
+    /// allocations. Otherwise the workers in its queue would be separated too often.
     #[must_use]
     pub fn pfs_in_use(&self, file: u32) -> u32 {
         self.each[file as usize].next_page / super::geometry::PFS_INTERVAL
     }
 
-    /// The GAM page of the file that covers its next page.
+    /// Returns which GAM page of the file covers its next page.
     #[must_use]
     pub fn next_gam(&self, file: u32) -> u32 {
         self.geometry.gam_index(self.each[file as usize].next_page)
     }
 
-    /// Takes the next page of a file's present extent.
+    /// Takes the next page of a file's current extent.
     ///
     /// # Panics
-    /// If the file needs an extent first, or is full.
+    /// Panics if the file needs an extent first, or is full.
     pub fn take_page(&mut self, file: u32) -> DbPage {
         let first_page = file * self.pages_per_file;
         let geometry = self.geometry;
@@ -300,20 +300,20 @@ impl Files {
         assert!(file.next_page < self.pages_per_file, "a file with room was picked");
         let page = file.next_page;
         file.next_page += 1;
-        // An allocation page in the middle of an extent does not belong to the table.
+        // The table can't use an allocation page in the middle of an extent.
         while file.next_page < file.extent_end && geometry.kind(file.next_page) != PageKind::Data {
             file.next_page += 1;
         }
         DbPage::new(first_page + page)
     }
 
-    /// The file that a page is in, and its number there.
+    /// Returns the file of a page, and the page's number in the file.
     #[must_use]
     pub fn place_of(&self, page: DbPage) -> (u32, u32) {
         (page.number() / self.pages_per_file, page.number() % self.pages_per_file)
     }
 
-    /// The leaf on a page; nothing if its extent was not taken.
+    /// Returns the leaf on a page, or `None` if the page's extent was not taken.
     #[must_use]
     pub fn leaf_on(&self, page: DbPage) -> Option<Leaf> {
         let (file, page) = self.place_of(page);
@@ -324,7 +324,7 @@ impl Files {
         extent.map(|extent| Leaf::new(extent * EXTENT_PAGES + page % EXTENT_PAGES))
     }
 
-    /// The page that a leaf is on.
+    /// Returns the page of a leaf.
     #[must_use]
     #[inline]
     pub fn page_of(&self, leaf: Leaf) -> DbPage {
@@ -332,7 +332,7 @@ impl Files {
         DbPage::new(self.first_pages[extent as usize] + page)
     }
 
-    /// The leaf on the next page, if the file continues there.
+    /// Returns the leaf on the next page, if that page is in the same file and its extent was taken.
     #[must_use]
     #[inline(always)]
     pub fn after(&self, leaf: Leaf) -> Option<Leaf> {
@@ -349,7 +349,7 @@ impl Files {
         same_file.then(|| self.leaf_on(DbPage::new(page))).flatten()
     }
 
-    /// The leaf on the page before, if that page belongs to the table.
+    /// Returns the leaf on the previous page, if that page is in the same file and its extent was taken.
     #[must_use]
     #[inline]
     pub fn before(&self, leaf: Leaf) -> Option<Leaf> {
@@ -361,7 +361,7 @@ impl Files {
         same_file.then(|| self.leaf_on(DbPage::new(page - 1))).flatten()
     }
 
-    /// The next page of a file, which shows whether a page has been taken there since.
+    /// Returns the next page of a file. If this number has changed, a page was taken in the meantime.
     #[must_use]
     pub fn next_page(&self, file: u32) -> u32 {
         self.each[file as usize].next_page

@@ -1,4 +1,4 @@
-//! Frames for leaves that are read or new: which leaf waits for one, and which leaf is evicted for it.
+//! Frames for leaves that are read or new: which leaf waits for a frame, and which leaf is evicted for it.
 
 use super::Engine;
 use super::ios::Why;
@@ -7,7 +7,7 @@ use super::pool::{Victim, Wanted};
 use crate::hint::rare;
 use crate::sqlos::Mode;
 
-/// The most frames that the clock's hand passes in search of one victim: two full turns.
+/// The most frames that are examined to find one victim, as a multiple of the pool's size.
 const ROUNDS: u32 = 2;
 
 impl Engine<'_> {
@@ -19,7 +19,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Starts to read a leaf, for which the running worker parks next.
+    /// Starts to read a leaf. The running worker must then park for it.
     pub(super) fn start_read(&self, leaf: Leaf) {
         let wanted = self.wanted(leaf);
         self.tree.borrow_mut().state_mut(leaf).begin_read();
@@ -78,7 +78,7 @@ impl Engine<'_> {
         self.tree.borrow_mut().state_mut(leaf).end_wait();
     }
 
-    /// Frees a frame, or starts to, if fewer evictions are in progress than leaves wait. True if a frame is free now.
+    /// Frees a frame or starts to, if fewer evictions are in progress than leaves wait. Returns whether one is free.
     fn make_room(&self, home: u32) -> bool {
         while self.pool.borrow().wants_eviction() {
             let victim = {
@@ -107,13 +107,13 @@ impl Engine<'_> {
         self.pool.borrow_mut().let_go(victim, &mut self.tree.borrow_mut())
     }
 
-    /// A leaf is in its frame now; its worker continues.
+    /// Records that a leaf is in its frame now, so the worker that waited for it continues.
     pub(super) fn fill_frame(&self, wanted: Wanted, frame: u32) {
         self.pool.borrow_mut().fill(frame, wanted.leaf);
         self.arrived(wanted);
     }
 
-    /// The victim is clean now and is evicted, unless a worker used it while it was written.
+    /// Evicts a victim after its write, unless a worker used it during the write.
     pub(super) fn free_or_rescue(&self, victim: Victim) {
         let is_there = self.pool.borrow().leaf_in(victim.frame) == victim.leaf;
         if !is_there || !self.let_go(victim) {

@@ -1,26 +1,26 @@
 //! The layout of a file: pages, extents, and the allocation pages among them.
 //!
-//! A page has 8192 bytes, 96 of them its header; 8 pages are an extent. Page 1 of a file, and then every 8,088th page,
-//! is a PFS page (*page free space*), which says how full the next pages are. Page 2, and then every 511,232nd page, is
-//! a GAM page (*global allocation map*), which lists free extents. The SGAM page behind it lists mixed extents.
+//! A page has 8192 bytes with a header of 96. 8 pages are an extent. Page 1 of a file and then every 8,088th is a PFS
+//! page (*page free space*). It says how full the next pages are. A GAM page (*global allocation map*) says which
+//! extents are free: page 2 and then every 511,232nd. The SGAM page behind it does the same for mixed extents.
 //!
-//! At scale 64, files are 64 times smaller, so those intervals are 64 times smaller, too. The number of allocations
-//! under one PFS page's latch, and their time, are those of life-size divided by the scale, like everything else.
+//! In a world of scale 64, files are 64 times smaller, so these intervals are 64 times smaller too. The number of
+//! allocations under one PFS page's latch, and their time, are also those of life-size divided by the scale.
 
 /// Bytes of a page.
 pub const PAGE_BYTES: u64 = 8192;
 /// Pages of an extent.
 pub const EXTENT_PAGES: u32 = 8;
-/// Pages that one PFS page covers, itself included.
+/// The number of pages that one PFS page covers. It covers itself too.
 pub const PFS_INTERVAL: u32 = 8_088;
-/// Pages that one GAM page covers, itself included.
+/// The number of pages that one GAM page covers. It covers itself too.
 pub const GAM_INTERVAL: u32 = 511_232;
 
-/// Rows of the table on a full page: 8096 bytes for 151 of columns, 4 of row header, 3 of null bitmap and 2 in the slot array.
+/// Rows on a full page. Each takes 151 bytes of columns, 4 of header, 3 of null bitmap and 2 in the slot array.
 pub const ROWS_PER_PAGE: u8 = 50;
 const _: () = assert!(ROWS_PER_PAGE as u64 == (PAGE_BYTES - 96) / (151 + 4 + 3 + 2));
 
-/// A page of the data files, numbered over all of them. Within its file it has a number of its own.
+/// A page of the data files, numbered over all files. Its number within its file is a different one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(transparent)]
 pub struct DbPage(u32);
@@ -60,32 +60,32 @@ pub enum PageKind {
     Data,
 }
 
-/// The page arithmetic of one scale.
+/// Computes the positions of allocation pages at one scale.
 #[derive(Clone, Copy, Debug)]
 pub struct Geometry {
     scale: u32,
 }
 
 impl Geometry {
-    /// The arithmetic of a world `scale` times smaller.
+    /// Makes the geometry of a world `scale` times smaller.
     #[must_use]
     pub const fn new(scale: u32) -> Self {
         Self { scale }
     }
 
-    /// The number of the PFS page of its file that covers `page`; 0 for the first.
+    /// Returns which PFS page of its file covers `page`. The first is 0.
     #[must_use]
     pub fn pfs_index(self, page: u32) -> u32 {
         self.index(page, PFS_INTERVAL)
     }
 
-    /// The number of the GAM page of its file that covers `page`.
+    /// Returns which GAM page of its file covers `page`. The first is 0.
     #[must_use]
     pub fn gam_index(self, page: u32) -> u32 {
         self.index(page, GAM_INTERVAL)
     }
 
-    /// The last interval that begins at or before `page`. Interval k begins at page k * length / scale, rounded down.
+    /// Returns the last interval that begins at or before `page`. Interval k begins at page ⌊k * length / scale⌋.
     fn index(self, page: u32, interval: u32) -> u32 {
         let next_product = (u64::from(page) + 1) * u64::from(self.scale);
         narrow((next_product - 1) / u64::from(interval))
@@ -95,7 +95,7 @@ impl Geometry {
         page > 0 && self.index(page, interval) != self.index(page - 1, interval)
     }
 
-    /// What a page of a file is for.
+    /// Returns what a page of a file is for.
     #[must_use]
     pub fn kind(self, page: u32) -> PageKind {
         match page {
@@ -110,7 +110,7 @@ impl Geometry {
         }
     }
 
-    /// The most allocation pages that a file of this many pages has.
+    /// Returns the most allocation pages that a file of this many pages can have.
     #[must_use]
     pub fn allocation_pages(self, pages: u32) -> u64 {
         2 + u64::from(self.pfs_index(pages)) + 2 * (1 + u64::from(self.gam_index(pages)))
@@ -136,7 +136,7 @@ impl Geometry {
         }
     }
 
-    /// The approximate page of a life-size file that `page` stands for.
+    /// Returns the approximate number that `page` would have in a life-size file.
     #[must_use]
     pub fn page_number(self, page: u32) -> u64 {
         u64::from(page) * u64::from(self.scale)

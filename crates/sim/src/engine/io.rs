@@ -1,8 +1,8 @@
-//! Reads and writes of pages: how they start, and the steps after they are done.
+//! Reads and writes of pages: how they start, and what happens when they are done.
 //!
-//! A read latches its page exclusively, a write latches its page shared. A worker that wants to change the page waits
-//! in `PAGEIOLATCH_EX`. A read needs a free frame. If there is none, a victim must be evicted first, and a dirty victim
-//! must be written before that. All of this is part of the wait for the page that is read.
+//! A read latches its page exclusively, and a write latches its page shared. A worker that wants to change the page
+//! waits in `PAGEIOLATCH_EX`. A read needs a free frame. If there is none, a victim must be evicted first, and a dirty
+//! victim must be written before that. All of this is part of the worker's wait for the page.
 
 use super::ios::{Io, Why};
 use super::leaf::Leaf;
@@ -14,23 +14,23 @@ use crate::kernel::Ns;
 use crate::volume::{self, Kind};
 
 impl Engine<'_> {
-    /// The scheduler that notices the completion of an I/O started now.
+    /// Returns the scheduler that will notice the end of an I/O that starts now.
     pub(super) fn home(&self) -> u32 {
         self.os.current_scheduler().unwrap_or(0)
     }
 
-    /// Whether it succeeded; if not, the run has failed.
+    /// Returns whether the I/O succeeded. If it did not, the run fails.
     #[inline]
     fn is_well(&self, result: Result<(), volume::Failure>) -> bool {
         result.map_err(|failure| self.fail(Failure::Volume(failure))).is_ok()
     }
 
-    /// Something is due in a volume.
+    /// Makes a volume process an event that is due.
     pub(super) fn volume_due(&self, number: u32) {
         self.is_well(self.ios.volume_due(number));
     }
 
-    /// A scheduler has noticed the end of an I/O, so its waiters can continue.
+    /// Finishes an I/O whose end a scheduler has noticed. The workers that waited for it continue.
     pub(super) fn io_noticed(&self, slot: u32) {
         let (io, took_ns) = self.ios.take(slot);
         match io {
@@ -63,8 +63,8 @@ impl Engine<'_> {
         }
     }
 
-    /// Writes a dirty leaf together with its dirty neighbours on disk. Returns the number of pages; 0 if the leaf is in
-    /// use.
+    /// Writes a dirty leaf together with its dirty neighbours on disk. Returns the number of pages, or 0 if the leaf is
+    /// in use.
     pub(super) fn start_write(&self, leaf: Leaf, why: Why, home: u32) -> u32 {
         let Some((first_leaf, pages)) = self.gather(leaf) else {
             return 0;
@@ -89,12 +89,12 @@ impl Engine<'_> {
         pages
     }
 
-    /// Begins to write a dirty page and the dirty pages on both sides of it; returns the leaf of the first and their
-    /// number. `None` if the page is in use.
+    /// Begins to write a dirty page and the dirty pages on both sides of it. Returns the leaf of the first page and the
+    /// number of pages, or `None` if the page is in use.
     fn gather(&self, seed: Leaf) -> Option<(Leaf, u32)> {
         let most = u32::try_from(self.costs.gather_pages.value).unwrap_or(u32::MAX);
         let (files, mut tree) = (self.files.borrow(), self.tree.borrow_mut());
-        // The leaves of the next pages lie beside it, so all are fetched together.
+        // The states of the neighbouring pages' leaves are near this one in memory, so all are fetched together.
         let beside = [
             seed.number().wrapping_sub(NEIGHBOUR),
             seed.number().wrapping_add(NEIGHBOUR),

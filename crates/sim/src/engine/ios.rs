@@ -1,4 +1,4 @@
-//! I/Os in progress, and their volumes.
+//! I/Os in progress, and the volumes that process them.
 
 use std::cell::{Cell, Ref, RefCell};
 
@@ -12,21 +12,21 @@ use crate::sqlos::Sqlos;
 use crate::trace::{IoRecord, Trace};
 use crate::volume::{Answer, Failure, Kind, Request, Volume};
 
-/// Part of a split I/O is done; the token is its slot.
+/// The event that one part of a split I/O is done. The token is the I/O's slot.
 pub(super) const IO_DONE: Port = Port::new(6);
-/// The scheduler has noticed it; the token is its slot.
+/// The event that the scheduler has noticed the end of an I/O. The token is its slot.
 pub(super) const IO_NOTICED: Port = Port::new(7);
-/// Something is due in a volume; the token is its number.
+/// The event that something is due in a volume. The token is the volume's number.
 pub(super) const VOLUME_DUE: Port = Port::new(8);
 
 /// Why pages are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Why {
-    /// For the checkpoint.
+    /// The checkpoint writes them.
     Checkpoint,
-    /// The lazy writer wants this page's frame.
+    /// The lazy writer will free this page's frame.
     Lazy(Victim),
-    /// A read wants this page's frame.
+    /// A read needs this page's frame.
     Evict(Victim),
 }
 
@@ -49,10 +49,10 @@ pub(super) enum Io {
 }
 
 impl Io {
-    /// The scheduler that notices its end; `None` if the end is noticed at once.
+    /// Returns the scheduler that notices its end, or `None` if its end is noticed at once.
     ///
-    /// The log writer has its own scheduler, which no session keeps busy (S. Kandoth and N. Verma, "SQL 2016 - It Just
-    /// Runs Faster: Multiple Log Writer Workers", SQL Server Support Blog, 2016; assumed for older servers too).
+    /// The log writer has its own scheduler, without sessions (S. Kandoth and N. Verma, "SQL 2016 - It Just Runs
+    /// Faster: Multiple Log Writer Workers", SQL Server Support Blog, 2016). This is assumed for older servers too.
     #[inline(always)]
     const fn home(&self) -> Option<u32> {
         match self {
@@ -67,11 +67,11 @@ impl Io {
 struct Slot {
     io: Io,
     begun_ns: Ns,
-    /// The number of requests to the volume for which it waits.
+    /// The number of requests to the volume that are not done yet.
     waits_for: u32,
 }
 
-/// A slot for each I/O in progress; its number is the token of its events.
+/// A slot for each I/O in progress. The slot's number is the token of the I/O's events.
 #[derive(Debug, Default)]
 struct Slots {
     slots: Vec<Slot>,
@@ -79,7 +79,7 @@ struct Slots {
 }
 
 impl Slots {
-    /// Inlined, so that the slot is built in place and not copied.
+    /// This is inlined so that the slot is built in place and not copied.
     #[inline(always)]
     fn put(&mut self, slot: Slot) -> u32 {
         let number = self.free.pop().unwrap_or_else(|| self.grow());
@@ -103,27 +103,27 @@ impl Slots {
     }
 }
 
-/// The volumes of a run, and all of their I/Os in progress.
+/// The volumes of a run, and their I/Os in progress.
 #[derive(Debug)]
 pub(super) struct Ios<'w> {
     os: &'w Sqlos,
     layout: Layout,
     slots: RefCell<Slots>,
     volumes: RefCell<Vec<Volume>>,
-    /// CPU time that the driver of each volume's drives takes for a page.
+    /// For each volume, the CPU time that its drives' driver needs for a page.
     driver_cpu_ns: Vec<Ns>,
-    /// The same for all volumes, if they are alike. Then no page must be looked up.
+    /// This time if it is the same for all volumes, so that no page must be looked up.
     any_driver_cpu_ns: Option<Ns>,
-    /// When each volume will be called next.
+    /// For each volume, the time of its next scheduled call.
     due_ns: Vec<Cell<Ns>>,
-    /// Every I/O, if that was asked for.
+    /// Every I/O, if the caller asked for the list.
     trace: Option<RefCell<Trace>>,
-    /// I/Os that a volume has just done: always empty between calls, kept to reuse its memory.
+    /// I/Os that a volume has just done. It is empty between calls and kept only to reuse its memory.
     done: RefCell<Vec<u32>>,
 }
 
 impl<'w> Ios<'w> {
-    /// No I/O in progress, on volumes in the order of `layout.volumes`.
+    /// Makes it without I/Os in progress. The volumes are in the order of `layout.volumes`.
     pub(super) fn new(os: &'w Sqlos, layout: Layout, volumes: Vec<Volume>, every_io: bool) -> Self {
         let driver_cpu_ns: Vec<Ns> = volumes.iter().map(|volume| volume.host_cpu_for(PAGE_BYTES)).collect();
         let first = driver_cpu_ns.first().copied();
@@ -140,18 +140,18 @@ impl<'w> Ios<'w> {
         }
     }
 
-    /// Every I/O so far, if that was asked for.
+    /// Returns every I/O so far, if the caller asked for the list.
     pub(super) fn take_trace(&self) -> Option<Vec<IoRecord>> {
         self.trace.as_ref().map(|trace| trace.borrow_mut().take())
     }
 
-    /// How many are in progress.
+    /// The number of I/Os in progress.
     pub(super) fn in_progress(&self) -> usize {
         let slots = self.slots.borrow();
         slots.slots.len() - slots.free.len()
     }
 
-    /// The volumes in their current state.
+    /// Returns the volumes in their current state.
     pub(super) fn volumes(&self) -> Ref<'_, Vec<Volume>> {
         self.volumes.borrow()
     }
@@ -161,7 +161,7 @@ impl<'w> Ios<'w> {
         self.volumes.take()
     }
 
-    /// CPU time that the driver takes for a page; looks the page up only if volumes differ.
+    /// Returns the CPU time that the driver needs for a page. The page is looked up only if volumes differ.
     #[inline]
     pub(super) fn driver_cpu_ns(&self, page: impl FnOnce() -> DbPage) -> Ns {
         self.any_driver_cpu_ns.unwrap_or_else(|| {
@@ -170,31 +170,31 @@ impl<'w> Ios<'w> {
         })
     }
 
-    /// The most that any driver takes for a page.
+    /// Returns the longest CPU time that any driver needs for a page.
     pub(super) fn most_driver_cpu_ns(&self) -> Ns {
         self.driver_cpu_ns.iter().copied().max().unwrap_or(0)
     }
 
-    /// Whether all of a page has been written to its volume, in this run or before, as far as the volume can tell.
+    /// Whether the volume knows that all of a page has been written to it, in this run or before.
     pub(super) fn is_written(&self, page: DbPage) -> bool {
         let (volume, offset) = self.layout.place(page);
         self.volumes()[volume].is_written(offset, PAGE_BYTES)
     }
 
-    /// Begins to read or write adjacent pages.
+    /// Begins to read or write adjacent pages of one volume.
     ///
     /// # Errors
-    /// If their volume answers no more.
+    /// Fails if the volume has failed.
     #[inline(always)]
     pub(super) fn submit_pages(&self, io: Io, kind: Kind, first: DbPage, pages: u32) -> Result<(), Failure> {
         let (volume, offset) = self.layout.place(first);
         self.submit(io, volume, kind, offset, u64::from(pages) * PAGE_BYTES)
     }
 
-    /// Begins to write a piece of log.
+    /// Begins to write a part of the log.
     ///
     /// # Errors
-    /// If its volume answers no more.
+    /// Fails if the volume has failed.
     pub(super) fn submit_log(&self, io: Io, offset: u64, bytes: u64) -> Result<(), Failure> {
         let (volume, base, _) = self.layout.log;
         let offset = self.layout.shifted(volume, base + offset);
@@ -246,7 +246,7 @@ impl<'w> Ios<'w> {
         Ok(())
     }
 
-    /// An I/O beyond the end of a volume wraps around to its beginning.
+    /// Sends the second part of an I/O that passes the end of a volume. That part is at the volume's beginning.
     #[cold]
     fn ask_for_rest(
         &self,
@@ -271,7 +271,7 @@ impl<'w> Ios<'w> {
         answer
     }
 
-    /// Handles the two parts of a split I/O.
+    /// Combines the answers to the two parts of a split I/O.
     fn both(&self, one: Answer, other: Answer, slot: u32) -> Answer {
         if let (Answer::Done(one_ns), Answer::Done(other_ns)) = (one, other) {
             return Answer::Done(one_ns.max(other_ns));
@@ -285,10 +285,10 @@ impl<'w> Ios<'w> {
         Answer::Pending
     }
 
-    /// Schedules a call of a volume at `due_ns`, unless one is due before that.
+    /// Schedules a call of a volume at `due_ns`, unless an earlier call is scheduled.
     #[inline]
     fn arm(&self, volume: usize, due_ns: Ns) {
-        // Flash, which is the most frequent case, never has anything due.
+        // A flash drive, the most frequent case, never has an event.
         if rare(due_ns < self.due_ns[volume].get()) {
             self.due_ns[volume].set(due_ns);
             let volume = u32::try_from(volume).expect("volumes are few");
@@ -296,7 +296,7 @@ impl<'w> Ios<'w> {
         }
     }
 
-    /// Schedules calls for events that are due in volumes without any request.
+    /// Schedules a call for each volume that has an event before its first request.
     pub(super) fn arm_all(&self) {
         let due: Vec<Ns> = self.volumes().iter().map(Volume::next_event).collect();
         for (volume, due_ns) in due.into_iter().enumerate() {
@@ -307,7 +307,7 @@ impl<'w> Ios<'w> {
     /// Makes a volume process its due events.
     ///
     /// # Errors
-    /// If it answers no more.
+    /// Fails if the volume has failed.
     pub(super) fn volume_due(&self, number: u32) -> Result<(), Failure> {
         let (now, volume) = (self.os.now(), number as usize);
         if self.due_ns[volume].get() == now {
@@ -326,7 +326,7 @@ impl<'w> Ios<'w> {
         advanced
     }
 
-    /// A volume has completed a request; once all requests of an I/O are complete, the I/O's scheduler will notice.
+    /// Records that a request is done. After the last request of an I/O, the I/O's scheduler will notice its end.
     #[inline(always)]
     pub(super) fn io_done(&self, slot: u32) {
         let home = {
@@ -344,7 +344,7 @@ impl<'w> Ios<'w> {
         }
     }
 
-    /// Removes an I/O whose end was noticed, and returns it with its duration.
+    /// Removes an I/O whose end was noticed. Returns it with its duration.
     pub(super) fn take(&self, slot: u32) -> (Io, Ns) {
         let Slot { io, begun_ns, .. } = self.slots.borrow_mut().take(slot);
         let took_ns = self.os.now() - begun_ns;

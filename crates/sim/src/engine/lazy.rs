@@ -7,7 +7,7 @@ use super::resource::LABEL_LAZY;
 use crate::scenario::Costs;
 use crate::sqlos::{Event, Semaphore, Sqlos, WaitType};
 
-/// The most pages that it evicts before it charges its CPU time, and the most frames that it examines for each page.
+/// Limits on the pages evicted before their CPU time is charged, and on the frames examined for each page.
 const BATCH: u32 = 16;
 const FRAMES: u32 = 1024;
 
@@ -16,13 +16,13 @@ const FRAMES: u32 = 1024;
 pub(super) struct LazyWriter<'w> {
     wake: Event<'w>,
     permits: Semaphore<'w>,
-    /// It wakes when fewer frames than the first number are free, and works until the second number is free.
+    /// The lazy writer wakes when fewer than `low` frames are free, and works until `high` frames are free.
     low: u32,
     high: u32,
 }
 
 impl<'w> LazyWriter<'w> {
-    /// For a pool of this many frames.
+    /// Makes it for a pool of this many frames.
     pub(super) fn new(os: &'w Sqlos, costs: &Costs, frames: u32) -> Self {
         let part = |per_mille: u64| u32::try_from(u64::from(frames) * per_mille / 1000).unwrap_or(u32::MAX);
         Self {
@@ -33,7 +33,7 @@ impl<'w> LazyWriter<'w> {
         }
     }
 
-    /// A write is done.
+    /// Records that a write is done.
     pub(super) fn written(&self) {
         self.permits.give();
     }
@@ -65,7 +65,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Evicts a few pages, up to a dirty page, which it writes. Returns false if there was nothing to do.
+    /// Evicts a few clean pages, until it finds a dirty one and writes that. Returns false if there was nothing to do.
     async fn lazy_batch(&self) -> bool {
         let mut looks = 0;
         let dirty = loop {
@@ -87,7 +87,7 @@ impl Engine<'_> {
         true
     }
 
-    /// The next page that may be evicted; a clean one has been evicted already.
+    /// Returns the next page that may be evicted. If it is clean, it is evicted here.
     #[inline(always)]
     fn next_victim(&self) -> Option<Victim> {
         let (mut pool, mut tree) = (self.pool.borrow_mut(), self.tree.borrow_mut());

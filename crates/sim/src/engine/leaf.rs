@@ -3,14 +3,14 @@
 use super::geometry::ROWS_PER_PAGE;
 use crate::sqlos::Mode;
 
-/// The number of a leaf. It determines the place of the leaf's page ([`super::files::Files::page_of`]), so that
-/// neighbours on disk are neighbours in the index's tables.
+/// The number of a leaf. It determines the position of the leaf's page ([`super::files::Files::page_of`]), so leaves
+/// that are neighbours on disk are also neighbours in the index's tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(transparent)]
 pub struct Leaf(u32);
 
 impl Leaf {
-    /// No leaf: the end of the chain, or an empty frame.
+    /// Stands for no leaf: the end of the chain, or an empty frame.
     pub const NONE: Self = Self(u32::MAX);
 
     /// Leaf `number`.
@@ -25,7 +25,7 @@ impl Leaf {
         self.0
     }
 
-    /// Its place in a table of all leaves.
+    /// Its index in a table of all leaves.
     #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize
@@ -42,7 +42,7 @@ impl std::fmt::Display for Leaf {
 pub mod flag {
     /// Changed since it was last written.
     pub const DIRTY: u8 = 1;
-    /// Used since the clock's hand last passed.
+    /// Used since the clock's hand last passed it.
     pub const REFERENCED: u8 = 1 << 1;
     /// Not in memory.
     pub const ABSENT: u8 = 1 << 2;
@@ -52,27 +52,27 @@ pub mod flag {
     pub const WRITING: u8 = 1 << 4;
     /// Latched by a worker that splits it.
     pub const SPLITTING: u8 = 1 << 5;
-    /// A new page without a frame yet. It waits like a page that is read, but nothing is read.
+    /// A new page without a frame yet. Workers wait for it as for a page in a read, but no read is made.
     pub const NEW: u8 = 1 << 6;
-    /// The I/O holds the page's latch because a worker waits. Without a waiter, the other bits suffice and cost less.
+    /// The I/O holds the page's latch, because a worker waits. If no worker waits, the other bits suffice.
     pub const LATCHED: u8 = 1 << 7;
     /// The states in which no row can be inserted.
     pub const BUSY: u8 = ABSENT | READING | WRITING | SPLITTING;
-    /// The states in which no row can be read. A page can be read while it is written, unless a worker already waits to
-    /// change it, because later workers queue behind that worker.
+    /// The states in which no row can be read. A page can be read during its write, unless a worker already waits to
+    /// change it. Later workers queue behind that worker.
     pub const UNREADABLE: u8 = ABSENT | READING | SPLITTING | LATCHED;
-    /// In an I/O.
+    /// The states in which the page is in an I/O.
     pub const IN_IO: u8 = READING | WRITING;
 }
 
-/// The state of a leaf's page in 8 bytes, so that many fit into the processor's cache.
+/// The state of a leaf's page. It has only 8 bytes, so that many states fit into the processor's cache.
 #[derive(Clone, Copy, Debug)]
 pub struct State {
-    /// The last key of the leaf's interval. The first key follows the last key of the leaf to its left.
+    /// The last key of the leaf's interval. Its first key follows the last key of the leaf to its left.
     pub(super) high: u32,
-    /// The workers that wait for it, or that got it after a wait and have not left yet.
+    /// The number of workers that wait for the page, or that waited for it and still use it.
     waiters: u16,
-    /// Rows in it; [`NO_ROWS`] for a page that is no leaf.
+    /// The number of its rows; [`NO_ROWS`] for a page that is no leaf.
     rows: u8,
     /// See [`flag`].
     flags: u8,
@@ -80,11 +80,11 @@ pub struct State {
 
 const _: () = assert!(size_of::<State>() == 8);
 
-/// More than fit on a page.
+/// More rows than fit on a page.
 const NO_ROWS: u8 = u8::MAX;
 
 impl State {
-    /// A page that is not a leaf, or not yet.
+    /// The state of a page that is no leaf, or is no leaf yet.
     pub(super) const NONE: Self = Self {
         high: 0,
         waiters: 0,
@@ -92,7 +92,7 @@ impl State {
         flags: 0,
     };
 
-    /// A leaf in memory that ends at key `high`.
+    /// The state of a leaf in memory whose last key is `high`.
     pub(super) const fn leaf(high: u32, rows: u8, flags: u8) -> Self {
         Self {
             high,
@@ -102,7 +102,7 @@ impl State {
         }
     }
 
-    /// Whether there is a leaf.
+    /// Whether the page is a leaf.
     #[must_use]
     pub const fn is_leaf(&self) -> bool {
         self.rows != NO_ROWS
@@ -120,35 +120,35 @@ impl State {
         self.rows
     }
 
-    /// Whether one more row needs another page.
+    /// Whether the page is full, so that one more row needs another page.
     #[must_use]
     pub const fn is_full(&self) -> bool {
         self.rows >= ROWS_PER_PAGE
     }
 
-    /// Whether a worker waits for it.
+    /// Whether a worker waits for the page.
     #[must_use]
     pub const fn is_awaited(&self) -> bool {
         self.waiters > 0
     }
 
-    /// Marks it as used.
+    /// Marks the page as used.
     pub(super) const fn refer(&mut self) {
         self.flags |= flag::REFERENCED;
     }
 
-    /// One more worker waits for it.
+    /// Records that one more worker waits for the page.
     pub(super) const fn begin_wait(&mut self) {
         self.waiters += 1;
     }
 
-    /// A worker that had waited has left.
+    /// Records that a worker that had waited no longer uses the page.
     pub(super) const fn end_wait(&mut self) {
         self.waiters -= 1;
     }
 
-    /// One more worker waits because `mode` is blocked. Returns whether the page is in an I/O, and the mode in which
-    /// this I/O must first latch it.
+    /// Records that one more worker waits, because it can't use `mode` now. Returns whether the page is in an I/O. If
+    /// the I/O has no latch yet, also returns the mode in which the I/O must now latch the page.
     pub(super) const fn begin_latched_wait(&mut self, mode: Mode) -> (bool, Option<Mode>) {
         self.waiters += 1;
         let io_mode = match self.flags & (flag::IN_IO | flag::LATCHED) {
@@ -162,19 +162,19 @@ impl State {
         (self.is(flag::IN_IO), io_mode)
     }
 
-    /// Marks it as being read; only an absent leaf can be.
+    /// Marks the page as being read. It must be absent.
     pub(super) fn begin_read(&mut self) {
         debug_assert_eq!(self.flags & flag::BUSY, flag::ABSENT, "only an absent leaf is read");
         self.flags = flag::READING | flag::REFERENCED;
     }
 
-    /// Marks it as new, with a worker waiting for a frame for it.
+    /// Marks the page as new, while a worker waits for a frame for it.
     pub(super) const fn begin_frame(&mut self) {
         self.flags |= flag::READING | flag::NEW;
         self.waiters += 1;
     }
 
-    /// It is in its frame: read, or new and so changed. Returns whether it was latched.
+    /// Records that the page is in its frame now. A new page is dirty. Returns whether it was latched.
     pub(super) const fn arrive(&mut self) -> bool {
         let latched = self.is(flag::LATCHED);
         let changed = if self.is(flag::NEW) { flag::DIRTY } else { 0 };
@@ -182,24 +182,24 @@ impl State {
         latched
     }
 
-    /// It is written. Returns whether it was latched.
+    /// Records that the page's write is done. Returns whether it was latched.
     pub(super) const fn end_write(&mut self) -> bool {
         let latched = self.is(flag::LATCHED);
         self.flags &= !(flag::WRITING | flag::LATCHED);
         latched
     }
 
-    /// A worker splits it, or links its right neighbour.
+    /// Records that a worker splits the page, or links its right neighbour.
     pub(super) const fn begin_split(&mut self) {
         self.flags |= flag::SPLITTING | flag::REFERENCED;
     }
 
-    /// That worker is done.
+    /// Records that this worker is done.
     pub(super) const fn end_split(&mut self) {
         self.flags &= !flag::SPLITTING;
     }
 
-    /// The clock's hand passes it: returns whether it may be evicted, and clears the mark of its last use.
+    /// Records that the clock's hand passes. Returns whether the page may be evicted, and clears its mark of use.
     pub(super) const fn pass(&mut self) -> bool {
         if self.is(flag::BUSY) || self.is_awaited() {
             return false;
@@ -209,7 +209,7 @@ impl State {
         !referenced
     }
 
-    /// Leaves memory if it is clean and unused; returns whether it did.
+    /// Evicts the page if it is clean and unused. Returns whether it did.
     pub(super) const fn let_go(&mut self) -> bool {
         if self.is_awaited() || self.is(flag::DIRTY | flag::REFERENCED | flag::BUSY) {
             return false;
@@ -218,7 +218,7 @@ impl State {
         true
     }
 
-    /// Begins to be written if it is dirty and not in use; returns whether it does. See
+    /// Begins a write of the page if it is dirty and not in use. Returns whether it did. See
     /// [`super::tree::Tree::begin_write`].
     pub(super) const fn begin_write(&mut self) -> bool {
         if self.flags & (flag::BUSY | flag::DIRTY) != flag::DIRTY || self.is_awaited() {
@@ -228,20 +228,20 @@ impl State {
         true
     }
 
-    /// Changes it; returns whether it was clean. See [`super::tree::Tree::change`].
+    /// Records that the page is changed. Returns whether it was clean. See [`super::tree::Tree::change`].
     pub(super) const fn change(&mut self) -> bool {
         let was_clean = !self.is(flag::DIRTY);
         self.flags |= flag::DIRTY;
         was_clean
     }
 
-    /// One more row; see [`super::tree::Tree::insert_row`].
+    /// Records one more row. See [`super::tree::Tree::insert_row`].
     pub(super) const fn insert_row(&mut self) {
         self.rows += 1;
         self.flags |= flag::REFERENCED;
     }
 
-    /// Half of its rows move to another leaf, which begins after `high`.
+    /// Records that half of the rows moved to another leaf, and that `high` is the last key now.
     pub(super) const fn halve(&mut self, high: u32) {
         self.rows -= ROWS_PER_PAGE / 2;
         self.high = high;

@@ -1,4 +1,4 @@
-//! The work of a run's connections. A load is one file with a type that implements [`Load`], and a line in [`LOADS`].
+//! What the connections of a run do. A load is a file with a type that implements [`Load`], and a line in [`LOADS`].
 
 use std::fmt::Debug;
 
@@ -24,17 +24,17 @@ const LOADS: &[Kind] = &[
     Kind(&point_read::PointRead),
 ];
 
-/// A kind of load. A run has two phases: one that fills the table, which is not measured, and one that the clock measures.
+/// A kind of load. A run has two phases. The first fills the table and is not measured. The second is measured.
 pub trait Load: Debug + Sync {
     /// Its name in a scenario.
     fn name(&self) -> &'static str;
 
-    /// Its keys, in addition to those of all loads.
+    /// The keys of its workload, in addition to those of all loads.
     fn keys(&self) -> &'static [Key] {
         &[]
     }
 
-    /// The work of each connection in each phase, life-size.
+    /// Returns how much each connection does in each phase, at life-size.
     fn amounts(&self, workload: &Workload) -> Amounts {
         Amounts {
             filled_rows: 0,
@@ -43,22 +43,22 @@ pub trait Load: Debug + Sync {
         }
     }
 
-    /// The expected number of point reads in a run of this many operations.
+    /// Returns the expected number of point reads among this many operations.
     fn point_reads(&self, _workload: &Workload, _operations: u64) -> u64 {
         0
     }
 
-    /// CPU time of a row that no other worker can spend at the same time.
+    /// Returns the part of a row's CPU time in which no other worker can insert.
     fn serial_ns(&self, _costs: &Costs) -> Ns {
         0
     }
 
-    /// An upper estimate of the number of leaves in a table of this many rows.
+    /// Returns about how many leaves a table of this many rows has, rather too many.
     fn leaves(&self, rows: u64) -> u64 {
         leaves_of_random_keys(rows)
     }
 
-    /// The number of finished operations.
+    /// Returns how many operations have been done.
     fn done(&self, counters: &Counters) -> u64 {
         counters.rows.get()
     }
@@ -67,31 +67,31 @@ pub trait Load: Debug + Sync {
     fn start<'r>(&self, engine: &'r Engine<'_>, machine: &mut Machine<'r>);
 }
 
-/// A key that only some loads have: a whole number.
+/// A key that only some loads have. Its value is a whole number.
 #[derive(Debug)]
 pub struct Key {
     /// Its name.
     pub name: &'static str,
     /// Its meaning, as a question.
     pub question: &'static str,
-    /// The least that it may be.
+    /// The smallest allowed value.
     pub least: u64,
-    /// The most that it may be.
+    /// The largest allowed value.
     pub most: u64,
 }
 
 /// The work of one connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Amounts {
-    /// Rows that it inserts, with random keys, before the clock starts.
+    /// Rows with random keys that it inserts before the measured phase.
     pub filled_rows: u64,
-    /// Rows that it inserts afterwards.
+    /// Rows that it inserts in the measured phase.
     pub inserted_rows: u64,
-    /// The operations that its transactions are made of.
+    /// The number of operations in its transactions.
     pub operations: u64,
 }
 
-/// With random keys, leaves are about ln 2 full. Chance and the last splits change this slightly.
+/// Estimates leaves, rather too many: with random keys they are about ln 2 (0.69) full, and 0.66 is assumed.
 fn leaves_of_random_keys(rows: u64) -> u64 {
     let pages = u128::from(rows) * 100 / (66 * u128::from(ROWS_PER_PAGE));
     u64::try_from(pages).unwrap_or(u64::MAX)
@@ -102,10 +102,10 @@ fn leaves_of_random_keys(rows: u64) -> u64 {
 pub struct Kind(pub &'static dyn Load);
 
 impl Kind {
-    /// Random inserts, which also fill tables.
+    /// Random inserts. The phase that fills tables uses them.
     pub const FILLING: Self = Self(&random_insert::RandomInsert);
 
-    /// The kinds that have the key `name`.
+    /// Returns the names of the kinds that have the key `name`.
     pub fn with_key(name: &str) -> Vec<&'static str> {
         let has = LOADS
             .iter()

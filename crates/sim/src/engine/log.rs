@@ -1,35 +1,35 @@
-//! The write-ahead log: blocks that fill, flushes that complete in order, commits that share a flush.
+//! The write-ahead log: blocks that are written, writes that may end in any order, and commits that share flushes.
 
 use std::cell::RefCell;
 
 use crate::sqlos::{Event, Sqlos, WaitType};
 
-/// A piece of log to be written.
+/// A part of the log that is to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogWrite {
-    /// Where it goes in the log file.
+    /// Its first byte in the log file.
     pub offset: u64,
-    /// How long it is, padded to sectors.
+    /// Its length, rounded up to whole sectors.
     pub bytes: u64,
-    /// The log position that is safe after this and all earlier pieces are written.
+    /// The log is safe up to this position when this part and all earlier parts are written.
     pub up_to: u64,
 }
 
 #[derive(Debug)]
 struct State<'w> {
-    /// All log so far, without padding.
+    /// The end of the log so far, without padding.
     end: u64,
-    /// The log that was sent to the drive.
+    /// The log up to this position has been submitted to the drive.
     submitted: u64,
-    /// The log that is safe.
+    /// The log up to this position is safe.
     flushed: u64,
-    /// The position for which a commit waits.
+    /// Commits wait until the log is safe up to this position.
     wanted: u64,
-    /// Where in the file the next block goes.
+    /// The position of the next block in the file.
     offset: u64,
-    /// Ends of the writes in progress, oldest first, and whether each is done.
+    /// The ends of the writes in progress, oldest first, and whether each write is done.
     in_progress: std::collections::VecDeque<(u64, bool)>,
-    /// Waiting commits, in ascending order of the positions that must be safe for them.
+    /// The commits that wait, each with the position up to which the log must be safe for it, in ascending order.
     waiting: std::collections::VecDeque<(u64, Event<'w>)>,
     room: Option<Event<'w>>,
 }
@@ -46,7 +46,7 @@ pub struct Log<'w> {
 }
 
 impl<'w> Log<'w> {
-    /// An empty log over a file of `file_bytes`, written round and round.
+    /// Makes an empty log in a file of `file_bytes`. After the end of the file, it continues at the file's beginning.
     #[must_use]
     pub fn new(os: &'w Sqlos, sector_bytes: u64, block_bytes: u64, file_bytes: u64, most_writes: usize) -> Self {
         Self {
@@ -68,13 +68,13 @@ impl<'w> Log<'w> {
         }
     }
 
-    /// Adds records; [`Log::next_write`] then returns the full blocks.
+    /// Adds `bytes` of log records. [`Log::next_write`] then returns the full blocks.
     pub fn append(&self, bytes: u64) {
         self.state.borrow_mut().end += bytes;
     }
 
-    /// Whether there is a block to write now: a full block or, while no other write is in progress, a block for which a
-    /// commit waits.
+    /// Whether a block must be written now. That is a full block, or, if no other write is in progress, a block that a
+    /// commit waits for.
     pub fn is_due(&self) -> bool {
         let state = self.state.borrow();
         let full = state.end - state.submitted >= self.block_bytes;
@@ -83,7 +83,7 @@ impl<'w> Log<'w> {
         (full || wanted) && state.in_progress.len() < self.most_writes
     }
 
-    /// That block.
+    /// Returns this block.
     pub fn next_write(&self) -> Option<LogWrite> {
         if !self.is_due() {
             return None;
@@ -103,7 +103,7 @@ impl<'w> Log<'w> {
         Some(LogWrite { offset, bytes, up_to })
     }
 
-    /// A write is done: commits whose log is safe continue, in order.
+    /// Records that a write is done. Commits whose log is now safe continue, in order.
     pub fn written(&self, up_to: u64) {
         let mut state = self.state.borrow_mut();
         if let Some(write) = state.in_progress.iter_mut().find(|write| write.0 == up_to) {
@@ -123,13 +123,13 @@ impl<'w> Log<'w> {
         }
     }
 
-    /// Records that the log so far must become safe. Returns the position for which to wait.
+    /// Records that the log so far must become safe. Returns the event to wait for.
     pub fn commit(&self) -> Event<'w> {
         let event = self.os.event(super::resource::LABEL_LOG);
         let mut state = self.state.borrow_mut();
         let end = state.end;
         if end <= state.flushed {
-            // All of the log was written in full blocks, so no later flush will complete this commit.
+            // All of the log was written in full blocks, so no later flush would complete this commit.
             event.set();
         } else {
             state.wanted = end;
@@ -145,7 +145,7 @@ impl<'w> Log<'w> {
         state.in_progress.len() < self.most_writes || backlog < self.block_bytes
     }
 
-    /// Waits until there is room.
+    /// Waits until the unwritten log is within its limit.
     pub async fn room(&self) {
         while !self.has_room() {
             let os = self.os;

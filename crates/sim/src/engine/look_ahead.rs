@@ -1,8 +1,8 @@
-//! Looks keys up before their turn, so that their leaves are in the processor's cache by then.
+//! Finds the leaves of keys before the keys are used, so that the leaves are in the processor's cache by then.
 //!
-//! A table of millions of leaves does not fit into the processor's cache, and each key leads to another place in it. So
-//! a session's random words are generated ahead, and looked up as if each were a key, because most will be keys. A
-//! lookup of a group costs little: the processor fetches its places in parallel. Only a run's speed depends on it.
+//! A table of millions of leaves does not fit into the processor's cache, and each key needs another part of it. So a
+//! session's random words are drawn early and looked up as if each were a key. The processor fetches the entries of a
+//! group in parallel, which takes little time. Only the speed of the simulator depends on this.
 
 use super::leaf::Leaf;
 use super::tree::Tree;
@@ -11,19 +11,19 @@ use crate::rng::{self, Rng};
 
 const AHEAD: usize = 2 * GROUP;
 
-/// One session's random words; the next ones are already drawn.
+/// One session's random words. The next ones are already drawn.
 #[derive(Debug)]
 pub(super) struct Words {
     /// The stream from which they come.
     stream: Rng,
-    /// Two groups: the first with known leaves, the second with the known leaves in which the cells begin.
+    /// Two groups. For words of the first, their leaves are known; for the second, the leaves where their cells begin.
     drawn: [u64; AHEAD],
     leaves: [Leaf; AHEAD],
-    /// How many of these have been used.
+    /// The number of words in `drawn` that have been used.
     used: usize,
 }
 
-/// A random word, its upper half as a key, and the leaf where the search starts: the key's leaf or one on its left.
+/// A random word, the key in its upper half, and the leaf where the search starts: the key's leaf or one to its left.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Key {
     pub(super) word: u64,
@@ -41,7 +41,7 @@ impl Words {
         }
     }
 
-    /// The next word, for any use.
+    /// Returns the next word, for any use.
     #[inline]
     pub(super) fn next_u64(&mut self) -> u64 {
         if self.used == AHEAD {
@@ -57,7 +57,7 @@ impl Words {
         rng::below(bound, || self.next_u64())
     }
 
-    /// The next word as a key. Looks up further words if few looked-up ones are left.
+    /// Returns the next word as a key. If few words are left, it first looks up more.
     #[inline(always)]
     pub(super) fn next_key(&mut self, tree: &Tree) -> Key {
         while self.used >= GROUP {
@@ -72,7 +72,7 @@ impl Words {
         }
     }
 
-    /// The second group becomes the first.
+    /// Makes the second group the first one, and draws a new second group.
     fn next_group(&mut self, tree: &Tree) {
         self.used -= GROUP;
         for place in 0..GROUP {
@@ -89,7 +89,7 @@ impl Words {
     }
 }
 
-/// A word's upper half, which is the key that a session makes of it.
+/// Returns a word's upper half, which is its key.
 const fn key_of(word: u64) -> u32 {
     (word >> 32) as u32
 }

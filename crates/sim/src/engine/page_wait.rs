@@ -1,12 +1,12 @@
-//! All waits for a page that is in an I/O (`PAGEIOLATCH_*`) or in use (`PAGELATCH_*`).
+//! Waits for a page that is in an I/O (`PAGEIOLATCH_*`) or in use (`PAGELATCH_*`).
 //!
-//! A page that is read or written is latched by its I/O, exclusively or shared. A latch in the table of latches costs
-//! time, and nearly all I/Os end without a waiting worker. So, until a worker waits, only the flags [`flag::READING`]
-//! and [`flag::WRITING`] imply the I/O's hold:
-//! - The worker that asked for the page *parks* ([`Engine::park_for`]): it waits without a latch, and the end of the I/O
-//!   calls it by its number. It is the first waiting worker, and usually the only one.
-//! - A later worker *latches* ([`Engine::wait_for`]): the first of them takes the I/O's hold in its name
-//!   ([`flag::LATCHED`]), and then all queue for the latch, in order. The end of the I/O releases that hold.
+//! An I/O latches its page: a read exclusively, a write shared. A latch in the table of latches takes time, and during
+//! nearly all I/Os no worker waits. So the I/O's latch is at first only implied by the flags [`flag::READING`] and
+//! [`flag::WRITING`]:
+//! - The worker that asked for the page *parks* ([`Engine::park_for`]). It waits without a latch, and the end of the
+//!   I/O wakes it by its number. It is the first to wait, and usually the only one.
+//! - A later worker *latches* ([`Engine::wait_for`]). The first of these takes a latch in the name of the I/O
+//!   ([`flag::LATCHED`]). Then all of them queue for the latch, in order. The end of the I/O releases its latch.
 //!
 //! Both are waits of the type `PAGEIOLATCH_*`.
 
@@ -18,13 +18,13 @@ use crate::kernel::Ns;
 use crate::sqlos::{LatchClass, Mode, Park};
 
 impl<'w> Engine<'w> {
-    /// CPU time for a read.
+    /// Returns the CPU time of a read, including the driver's.
     pub(super) fn read_cpu_ns(&self, leaf: Leaf) -> Ns {
         let page = || self.files.borrow().page_of(leaf);
         self.costs.read_cpu_ns.value + self.ios.driver_cpu_ns(page)
     }
 
-    /// Starts to read a leaf; false if another worker has. The running worker parks for it next.
+    /// Starts to read a leaf, for which the running worker must then park. Returns false if another worker did so.
     #[inline(always)]
     pub(super) fn begin_fetch(&self, leaf: Leaf) -> bool {
         {
@@ -39,13 +39,13 @@ impl<'w> Engine<'w> {
         true
     }
 
-    /// Waits for a page that this worker has asked for.
+    /// Waits for a page whose read or frame this worker has requested.
     pub(super) fn park_for(&self, leaf: Leaf, mode: Mode) -> Park<'w> {
         let resource = self.leaf_latch(leaf, LatchClass::PageIo).resource();
         self.os.park(LatchClass::PageIo.wait_type(mode), resource)
     }
 
-    /// Waits until the leaf is no longer used in a way that blocks `mode`.
+    /// Waits until the leaf can be used in `mode`.
     pub(super) async fn wait_for(&self, leaf: Leaf, mode: Mode) {
         let (in_io, io_mode) = self.tree.borrow_mut().state_mut(leaf).begin_latched_wait(mode);
         let latch = self.leaf_latch(leaf, if in_io { LatchClass::PageIo } else { LatchClass::Page });
@@ -59,11 +59,11 @@ impl<'w> Engine<'w> {
         self.tree.borrow_mut().state_mut(leaf).end_wait();
     }
 
-    /// A leaf is in its frame, read or new: the worker that parked for it continues, and then those with latches.
+    /// Records that a leaf is in its frame. The worker that parked for it continues, then the workers with latches.
     pub(super) fn arrived(&self, wanted: Wanted) {
         let Wanted { leaf, worker, .. } = wanted;
         let was_latched = self.tree.borrow_mut().state_mut(leaf).arrive();
-        // A new page may get its frame while its worker is still asking.
+        // A new page may get its frame before its worker parks.
         if worker != self.os.kernel().current() {
             self.os.unpark(worker);
         }
@@ -72,7 +72,7 @@ impl<'w> Engine<'w> {
         }
     }
 
-    /// A leaf is written. Workers that wait to change it continue.
+    /// Records that a leaf is written. The workers that wait to change it continue.
     #[inline(always)]
     pub(super) fn written(&self, leaf: Leaf) {
         let was_latched = self.tree.borrow_mut().state_mut(leaf).end_write();

@@ -1,4 +1,4 @@
-//! The buffer pool: its frames, the leaves that wait for one, and the clock that picks the next page to evict.
+//! The buffer pool: its frames, the leaves that wait for a frame, and the clock that picks the next page to evict.
 
 use std::collections::VecDeque;
 
@@ -7,7 +7,7 @@ use super::tree::Tree;
 use crate::hint::{FRAMES as GROUP, put, rare, touch};
 use crate::kernel::ProcessId;
 
-/// The frames of the pool. Free + holding a leaf + kept + promised = all, at any time.
+/// The frames of the pool. At any time, each frame is free, holds a leaf, is kept, or is promised.
 #[derive(Debug)]
 pub struct Pool {
     /// The leaf in each frame, or [`Leaf::NONE`].
@@ -16,38 +16,38 @@ pub struct Pool {
     hand: usize,
     /// Frames of index pages above the leaves, which are never evicted.
     kept: u32,
-    /// Frames handed out for a read in progress.
+    /// The number of frames that were taken for a read in progress.
     promised: u32,
     /// Leaves that wait for a frame, the longest waiting first.
     waiting: VecDeque<Wanted>,
-    /// Writes in progress that will free a frame for one of them.
+    /// The number of writes in progress that will each free a frame for a waiting leaf.
     evictions: usize,
 }
 
-/// A leaf that needs a frame, because it will be read or is new.
+/// A leaf that needs a frame, because it will be read or because it is new.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
-    /// Which leaf.
+    /// The leaf.
     pub leaf: Leaf,
-    /// The scheduler that asked for it.
+    /// The scheduler of the worker that asked for it.
     pub home: u32,
     /// The worker that waits for it.
     pub worker: ProcessId,
 }
 
-/// A page that the clock has picked.
+/// A page that the clock has picked for eviction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Victim {
-    /// Where it is.
+    /// Its frame.
     pub frame: u32,
-    /// What it is.
+    /// The leaf on the page.
     pub leaf: Leaf,
     /// Whether it must be written before it can be evicted.
     pub dirty: bool,
 }
 
 impl Pool {
-    /// `frames` free ones.
+    /// Makes a pool of `frames` free frames.
     #[must_use]
     pub fn new(frames: u32) -> Self {
         Self {
@@ -61,19 +61,19 @@ impl Pool {
         }
     }
 
-    /// How many frames there are.
+    /// The number of frames.
     #[must_use]
     pub fn len(&self) -> u32 {
         narrow(self.frames.len())
     }
 
-    /// How many frames are free.
+    /// The number of free frames.
     #[must_use]
     pub fn free(&self) -> u32 {
         narrow(self.free.len())
     }
 
-    /// Takes a free frame, to be filled by [`Pool::fill`].
+    /// Takes a free frame. [`Pool::fill`] must then put a leaf into it.
     pub fn take_free(&mut self) -> Option<u32> {
         let frame = self.free.pop()?;
         self.promised += 1;
@@ -86,14 +86,14 @@ impl Pool {
         self.frames[frame as usize] = leaf;
     }
 
-    /// Keeps a frame for a page that is never evicted, if one is free.
+    /// Keeps a frame, if one is free, for a page that is never evicted. Returns whether it did.
     pub fn keep(&mut self) -> bool {
         let got = self.free.pop().is_some();
         self.kept += u32::from(got);
         got
     }
 
-    /// Evicts a victim if it is clean and unused; returns whether its frame is free now.
+    /// Evicts a victim if it is clean and unused. Returns whether it did, so that its frame is free now.
     pub fn let_go(&mut self, victim: Victim, tree: &mut Tree) -> bool {
         debug_assert_eq!(self.leaf_in(victim.frame), victim.leaf);
         let goes = tree.state_mut(victim.leaf).let_go();
@@ -104,24 +104,24 @@ impl Pool {
         goes
     }
 
-    /// The leaf in a frame, or [`Leaf::NONE`].
+    /// Returns the leaf in a frame, or [`Leaf::NONE`].
     #[must_use]
     pub fn leaf_in(&self, frame: u32) -> Leaf {
         self.frames[frame as usize]
     }
 
-    /// Queues a leaf for a frame, behind those already waiting.
+    /// Adds a leaf to the end of the queue for frames.
     pub fn wait(&mut self, wanted: Wanted) {
         self.waiting.push_back(wanted);
     }
 
-    /// How many leaves wait for a frame.
+    /// The number of leaves that wait for a frame.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
-    /// The leaf that has waited longest and a free frame, if both exist.
+    /// Returns the leaf that has waited longest and a free frame, if there are both.
     pub fn serve(&mut self) -> Option<(Wanted, u32)> {
         if self.waiting.is_empty() {
             return None;
@@ -136,23 +136,23 @@ impl Pool {
         self.evictions < self.waiting.len()
     }
 
-    /// A write has begun that will free a frame.
+    /// Records that a write has begun that will free a frame.
     pub fn begin_eviction(&mut self) {
         self.evictions += 1;
     }
 
-    /// That write is done.
+    /// Records that such a write is done.
     pub fn end_eviction(&mut self) {
         self.evictions -= 1;
     }
 
-    /// All writes in progress are done, and nobody needs their frames any more.
+    /// Records that all writes in progress are done, and that no leaf waits for their frames.
     pub(super) fn end_evictions(&mut self) {
         self.evictions = 0;
     }
 
-    /// For code that walks through the frames: reads the leaves of a group of later frames, in parallel, so that they
-    /// are in the processor's cache in time.
+    /// Reads the states of the leaves in a later group of frames, in parallel. A loop over the frames calls this, so
+    /// that the states are in the processor's cache in time.
     #[inline]
     pub fn look_ahead(&self, frame: usize, tree: &Tree) {
         if rare(frame.is_multiple_of(GROUP)) {
@@ -165,9 +165,9 @@ impl Pool {
         touch(frames.iter().take(GROUP).map(|&leaf| tree.touch_state(leaf)));
     }
 
-    /// Moves the clock's hand to the next page that may be evicted: not in use, and not touched since the hand last
-    /// passed it. Examines at most `most` frames.
-    #[inline(always)] // storing a victim in parts and reading it as a whole would stall the processor
+    /// Moves the clock's hand to the next page that may be evicted: it is not in use, and was not used since the hand
+    /// last passed it. Examines at most `most` frames.
+    #[inline(always)] // because the processor would stall if it stored a victim in parts and read it as a whole
     pub fn sweep(&mut self, tree: &mut Tree, most: u32) -> Option<Victim> {
         for _ in 0..most {
             let frame = self.hand;
@@ -185,10 +185,10 @@ impl Pool {
         None
     }
 
-    /// Checks the frames.
+    /// Checks the frames against the leaves.
     ///
     /// # Errors
-    /// The first thing that does not hold.
+    /// Returns the first rule that is broken.
     pub fn check(&self, tree: &Tree) -> Result<(), String> {
         let held = self.frames.iter().filter(|&&leaf| leaf != Leaf::NONE);
         let count = narrow(held.clone().count());

@@ -1,5 +1,5 @@
-//! Rows with random keys: bursts of inserts up to the next wait, with point reads between them if the load is mixed;
-//! and single leaves for other loads.
+//! Rows with random keys. A burst inserts rows until the session must wait, and reads rows between them if the load is
+//! mixed. Other loads use single leaves.
 
 use super::Engine;
 use super::leaf::{Leaf, flag};
@@ -9,16 +9,16 @@ use crate::hint::rare;
 use crate::rng::{Rng, Spread};
 use crate::sqlos::{Latch, Mode};
 
-/// Which of a session's operations are reads. It is a type and not a number, so that pure inserts need no check.
+/// Decides which of a session's operations are reads. It is a type, so a load of inserts needs no check at run time.
 pub(super) trait Mix: Copy {
-    /// Whether any of them is.
+    /// Whether any operation is a read.
     const READS: bool;
 
-    /// Whether the next one is.
+    /// Returns whether the next operation is a read.
     fn reads_next(self, random: &mut Rng) -> bool;
 }
 
-/// None.
+/// No operation is a read.
 #[derive(Clone, Copy)]
 pub(super) struct InsertsOnly;
 
@@ -30,7 +30,7 @@ impl Mix for InsertsOnly {
     }
 }
 
-/// This many of a thousand.
+/// `per_mille` of a thousand operations are reads.
 #[derive(Clone, Copy)]
 pub(super) struct WithReads {
     pub(super) per_mille: u64,
@@ -44,11 +44,11 @@ impl Mix for WithReads {
     }
 }
 
-/// Why a burst ends before all is done.
+/// The reason why a burst ends before the transaction is done.
 pub(super) enum Stop<'w> {
-    /// Its burst is long enough.
+    /// The burst has used the CPU time of one burst.
     Long,
-    /// A page on the way down is latched.
+    /// A page above the leaf is latched.
     Above(Latch<'w>),
     /// The leaf is in use.
     Busy(Leaf),
@@ -59,12 +59,12 @@ pub(super) enum Stop<'w> {
 }
 
 impl Session {
-    /// The mode in which it must hold the leaf's latch for its next row.
+    /// Returns the mode in which it must latch the leaf for its next row.
     const fn mode(&self) -> Mode {
         if self.reads_next { Mode::Sh } else { Mode::Ex }
     }
 
-    /// A row is done. One random word serves both: the row's CPU time from its lower half, the next key from its upper half.
+    /// Ends a row. The lower half of one random word gives its CPU time, and the upper half gives the next key.
     #[inline(always)]
     fn next_row(&mut self, cpu: Spread, mix: impl Mix, tree: &Tree) {
         self.key = self.words.next_key(tree);
@@ -74,14 +74,14 @@ impl Session {
 }
 
 impl<'w> Engine<'w> {
-    /// A transaction's rows, with the rows read between them.
+    /// Inserts the rows of one transaction, and reads rows between them if the load is mixed.
     pub(super) async fn random_rows(&self, session: &mut Session, mix: impl Mix) {
         self.until_done(session, |session| self.burst(session, mix)).await;
         self.charge(session).await;
     }
 
-    /// The leaf for a random key, in memory and not in use in a way that blocks `mode`, and a random word for the CPU
-    /// time of the operation on it. Waits if necessary. Use the leaf before the next wait.
+    /// Waits until the leaf for a random key is in memory and can be used in `mode`. Returns the leaf, and a random
+    /// word for the CPU time of its use. The caller must use the leaf before its next wait.
     pub(super) async fn random_leaf(&self, mode: Mode, session: &mut Session) -> (u64, Leaf) {
         session.key = session.words.next_key(&self.tree.borrow());
         session.reads_next = mode == Mode::Sh;
@@ -91,8 +91,8 @@ impl<'w> Engine<'w> {
         (session.key.word, leaf)
     }
 
-    /// Makes bursts until one has completed the work. After every other burst, it spends the CPU time of the finished
-    /// work, and waits until the reason for the stop is over.
+    /// Repeats bursts until one is done. After a burst that stopped early, charges the CPU time of its work, and waits
+    /// until the reason for the stop is over.
     pub(super) async fn until_done<Done>(
         &self,
         session: &mut Session,
@@ -106,7 +106,7 @@ impl<'w> Engine<'w> {
             if let Stop::Absent(leaf) = stop {
                 session.cpu_ns += self.read_cpu_ns(leaf);
             }
-            // Like `charge`, but without a future in between, because this runs every few rows.
+            // This does the same as `charge` without another future, because it runs every few rows.
             self.os.cpu(std::mem::take(&mut session.cpu_ns)).await;
             if rare(!self.let_log_out(session)) {
                 self.log.room().await;
@@ -127,7 +127,7 @@ impl<'w> Engine<'w> {
     }
 
     /// Inserts rows, and reads rows if the load is mixed, until the transaction has all its rows or the session must
-    /// wait. It takes no simulated time itself. The cost is in the session's books.
+    /// wait. No simulated time passes here: the session's CPU time is added up and charged later.
     fn burst<M: Mix>(&self, session: &mut Session, mix: M) -> Result<(), Stop<'w>> {
         let mut tree = self.tree.borrow_mut();
         let (mut inserted, mut read) = (0, 0);
@@ -159,8 +159,8 @@ impl<'w> Engine<'w> {
         end
     }
 
-    /// The leaf for the session's next row, in memory and free for a read or a change, or why the session must stop first. A leaf
-    /// in use that a session at life-size would hardly meet ([`Engine::meets_users`]) is left for another key.
+    /// Returns the leaf for the session's next row when it is in memory and free for a read or a change, or why the
+    /// session must stop first. If the leaf is in use, most sessions draw another key ([`Engine::meets_users`]).
     #[inline(always)]
     fn reach(&self, tree: &mut Tree, session: &mut Session, reads: bool) -> Result<Leaf, Stop<'w>> {
         loop {
@@ -172,7 +172,7 @@ impl<'w> Engine<'w> {
             }
             let leaf = tree.find_again(session.key.from, session.key.key);
             let state = tree.state_mut(leaf);
-            // An empty table has nothing to read.
+            // In an empty table there is no row to read.
             if !state.is(if reads && state.rows() > 0 {
                 flag::UNREADABLE
             } else {
@@ -191,8 +191,8 @@ impl<'w> Engine<'w> {
         }
     }
 
-    /// Whether a session that finds a leaf in use waits for it. As many leaves are in use at once as at life-size, but
-    /// there are fewer leaves. Sessions must not meet leaves in use more often than at life-size.
+    /// Whether a session waits for a leaf that it finds in use. As many leaves are in use as at life-size, but there
+    /// are fewer leaves. So without this draw, sessions would find leaves in use too often.
     #[inline(always)]
     fn meets_users(&self, session: &mut Session) -> bool {
         session.words.below(u64::from(self.scale)) == 0

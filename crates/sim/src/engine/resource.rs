@@ -1,24 +1,24 @@
-//! Resources for which workers wait, as the numbers by which the cores know them.
+//! The resources that workers wait for, as numbers in latches' keys and events' labels.
 
 use super::above::Level;
 use super::leaf::Leaf;
 
-/// The bit at which the kind begins in a latch's key and in an event's label. Waits are counted by the lower half of
-/// that byte.
+/// The first bit of the kind in a latch's key and in an event's label. Waits are counted by the lower half of that
+/// byte.
 const KIND_SHIFT: u32 = 56;
 
-/// The label of events for a write of the log.
+/// The label of events that a write of the log sets.
 pub(super) const LABEL_LOG: u64 = 8 << KIND_SHIFT;
 /// The label of the checkpoint's writes.
 pub(super) const LABEL_CHECKPOINT: u64 = 9 << KIND_SHIFT;
 /// The label of the lazy writer and its writes.
 pub(super) const LABEL_LAZY: u64 = 10 << KIND_SHIFT;
-/// The label of a look at a file's PFS page, counted like its latch: the file's number stands in the lower half.
+/// The label of a look at a file's PFS page. It is counted like the page's latch. The file's number is in the low bits.
 const LABEL_PFS: u64 = (0x10 | 4) << KIND_SHIFT;
-/// The kind of the last leaf, counted like any leaf.
+/// The kind of the last leaf. It is counted like any leaf.
 const EDGE: u64 = 0x10 | 1;
 
-/// The resource of a wait, by the number under which waits are counted; empty for time or a turn.
+/// Returns the name of a counted kind of resource. It is empty for waits for time or for a turn on the core.
 pub const fn name_of(kind: u8) -> &'static str {
     match kind {
         1 => "data",
@@ -44,12 +44,12 @@ pub(super) enum Page {
         file: u32,
         index: u32,
     },
-    /// The GAM page of a file, likewise.
+    /// The GAM page of a file, by its number in that file.
     Gam {
         file: u32,
         index: u32,
     },
-    /// The last leaf, whichever it is.
+    /// The leaf at the right edge, whichever leaf that is.
     Edge,
 }
 
@@ -67,10 +67,10 @@ impl Page {
         kind << KIND_SHIFT | low
     }
 
-    /// The page behind a latch's key.
+    /// Returns the page of a latch's key.
     ///
     /// # Panics
-    /// If it is not such a key.
+    /// Panics if the number is no such key.
     pub(super) fn of(key: u64) -> Self {
         let low = key & ((1 << KIND_SHIFT) - 1);
         #[expect(clippy::cast_possible_truncation, reason = "the lower half of the key")]
@@ -92,7 +92,7 @@ pub(super) const fn label_of_pfs(file: u32) -> u64 {
     LABEL_PFS | file as u64
 }
 
-/// The file whose PFS page a worker looks at, if the label is of that kind.
+/// Returns the file whose PFS page a worker waits to look at, if the label is of that kind.
 pub(super) fn pfs_file_of(label: u64) -> Option<u32> {
     let file = u32::try_from(label ^ LABEL_PFS);
     file.ok().filter(|_| label >= LABEL_PFS)

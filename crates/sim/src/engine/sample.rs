@@ -1,4 +1,4 @@
-//! The engine's current state: readings for the time series, waiting tasks by page, counts at the end.
+//! The engine's current state: readings for the time series, waiting tasks by page, and counts at the end.
 
 use std::collections::BTreeMap;
 
@@ -13,39 +13,39 @@ use crate::outcome::WaitingTask;
 use crate::sqlos::{Resource, WaitType};
 use crate::volume::FlashUse;
 
-/// All counts up to now; differences between two readings make a time series.
+/// All counts up to now. The differences between two readings give an interval of a time series.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reading {
     /// The engine's counters.
     pub counters: Counters,
-    /// Leaves.
+    /// The number of leaves.
     pub leaf_pages: u64,
-    /// Dirty pages now.
+    /// The number of pages that are dirty now.
     pub dirty_pages: u64,
-    /// Workers that wait for their core now.
+    /// The number of workers that wait for their core now.
     pub runnable: u64,
-    /// I/Os in progress now.
+    /// The number of I/Os in progress now.
     pub io_in_progress: u64,
-    /// The flash drives.
+    /// The use of the flash drives.
     pub flash: FlashUse,
 }
 
-/// The database's number, as in the articles.
+/// The number of the database in page addresses, as in the published articles.
 const DATABASE: u32 = 5;
 
-/// The number of the first data file is 1, of the second 3, as the log is 2.
+/// Returns a file's number: 1 for the first data file, 3 for the second, because the log is file 2.
 const fn file_number(file: u32) -> u32 {
     if file == 0 { 1 } else { file + 2 }
 }
 
 impl Engine<'_> {
-    /// Rows inserted, and time that sessions computed for them, up to the first read of a page; up to now if there was none.
+    /// Returns the inserted rows and the sessions' CPU time before the first read of a page, or up to now if none came.
     #[must_use]
     pub fn memory_phase(&self) -> (u64, Ns) {
         self.memory_phase.get().unwrap_or_else(|| self.work_done())
     }
 
-    /// Records that a page will be read, so the whole table is no longer in memory.
+    /// Records that a page will be read, so the table is no longer completely in memory.
     pub(super) fn end_memory_phase(&self) {
         if rare(self.memory_phase.get().is_none()) {
             self.memory_phase.set(Some(self.work_done()));
@@ -56,7 +56,7 @@ impl Engine<'_> {
         (self.counters.rows.get(), self.os.books().sessions.cpu_ns)
     }
 
-    /// The counts up to now.
+    /// Returns the counts up to now.
     #[must_use]
     pub fn reading(&self) -> Reading {
         let tree = self.tree.borrow();
@@ -70,7 +70,7 @@ impl Engine<'_> {
         }
     }
 
-    /// The resources for which sessions wait, and the numbers of waiting sessions, the largest number first.
+    /// Returns what sessions wait for and how many wait for each, the largest number first.
     #[must_use]
     pub fn waiting(&self) -> Vec<WaitingTask> {
         let mut counts: BTreeMap<(WaitType, Resource), u32> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! A session: one connection's transactions, and the parts of their operations.
+//! A session: the transactions of one connection, and the costs of their operations.
 
 use std::cell::Cell;
 
@@ -11,28 +11,28 @@ use crate::rng::{Rng, Spread};
 use crate::scenario::{RunPlan, Scenario};
 use crate::sqlos::{Machine, WaitType};
 
-/// The values that all sessions of a run share, in operations of the scaled world.
+/// The state that all sessions of a run share. Operations are those of the scaled world.
 #[derive(Debug)]
 pub(super) struct Sessions {
     connections: u32,
     operations_per_connection: u64,
     operations_per_transaction: u32,
-    /// Operations that no connection has begun, if connections share them.
+    /// If connections share their operations: the number that no connection has begun.
     stock: Option<Cell<u64>>,
     seed: u64,
-    /// CPU times of an inserted row, of a read row, and of a commit.
+    /// The CPU times of an inserted row, of a read row, and of a commit.
     pub(super) row: Spread,
     pub(super) read_row: Spread,
     commit: Spread,
     /// CPU time of a split.
     pub(super) split: Spread,
-    /// CPU times at the right edge: linking a page, and finding it.
+    /// The CPU times at the right edge: to link a page, and to find it.
     pub(super) append: Spread,
     pub(super) find_page: Spread,
 }
 
 impl Sessions {
-    /// As a run has them.
+    /// Makes the state from a run's load.
     pub(super) fn new(scenario: &Scenario, run: &RunPlan) -> Self {
         let (load, costs) = (&run.workload, &scenario.server.costs);
         let spread = |mean_ns: Ns| Spread::new(mean_ns, costs.cpu_jitter_per_mille.value);
@@ -59,16 +59,16 @@ pub(super) struct Session {
     pub(super) words: Words,
     /// The key of the next row.
     pub(super) key: Key,
-    /// Whether that row will be read instead of inserted, and the stream that decides this.
+    /// Whether the next row is read instead of inserted. `reads` is the random stream that decides it.
     pub(super) reads_next: bool,
     pub(super) reads: Rng,
     /// Operations left in this transaction.
     pub(super) left: u32,
-    /// Work done but not charged yet, and the log that it wrote.
+    /// The CPU time that is not charged yet, and the log that is not submitted yet.
     pub(super) cpu_ns: Ns,
     pub(super) log_bytes: u64,
     pub(super) own_file: u32,
-    /// The file in which it allocated last, and that file's next page at that time.
+    /// The file in which this session allocated last, and that file's next page at that time.
     pub(super) kept: Option<(u32, u32)>,
 }
 
@@ -90,8 +90,8 @@ impl Session {
 }
 
 impl Engine<'_> {
-    /// Adds the sessions of all connections to the machine. `transaction` does the operations that its session has left,
-    /// and ends with a commit.
+    /// Adds the sessions of all connections to the machine. `transaction` does the operations in `session.left`, and
+    /// then commits.
     pub(super) fn spawn_sessions<'r>(
         &'r self,
         machine: &mut Machine<'r>,
@@ -102,7 +102,7 @@ impl Engine<'_> {
         }
     }
 
-    /// One connection's work, from its first operation to its last commit.
+    /// Does the work of one connection, from its first operation to its last commit.
     async fn session(&self, connection: u32, transaction: impl AsyncFn(&Self, &mut Session)) {
         let sessions = &self.sessions;
         let files = self.files.borrow().count();
@@ -118,7 +118,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Ends a transaction that changed something: its log must be safe.
+    /// Ends a transaction that changed something. It waits until the transaction's log is safe.
     pub(super) async fn commit(&self, session: &mut Session) {
         session.log_bytes += self.costs.log_transaction_bytes.value;
         self.commit_nothing(session).await;
@@ -133,7 +133,7 @@ impl Engine<'_> {
         self.charge(session).await;
     }
 
-    /// Spends the CPU time of the work done, and submits its log.
+    /// Charges the CPU time of the work done, and submits its log.
     pub(super) async fn charge(&self, session: &mut Session) {
         self.os.cpu(std::mem::take(&mut session.cpu_ns)).await;
         if !self.let_log_out(session) {
@@ -141,7 +141,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Submits the log of the work done; false if the session must then wait for room in the log.
+    /// Submits the log of the work done. Returns false if the session must then wait for room in the log.
     #[inline(always)]
     pub(super) fn let_log_out(&self, session: &mut Session) -> bool {
         let log_bytes = std::mem::take(&mut session.log_bytes);

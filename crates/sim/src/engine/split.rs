@@ -1,4 +1,4 @@
-//! New pages of the index: leaves that split, pages above them, and the frames they need.
+//! New pages of the index: leaves that split, the pages above them, and the frames that they need.
 
 use super::Engine;
 use super::above::Level;
@@ -8,12 +8,12 @@ use super::session::Session;
 use crate::sqlos::{LatchClass, Mode};
 
 impl Engine<'_> {
-    /// Splits a full leaf: latches it and its parent, allocates a page, moves half of the rows.
+    /// Splits a full leaf: latches it and its parent, allocates a page, and moves half of the rows.
     pub(super) async fn split(&self, leaf: Leaf, session: &mut Session) {
         {
             let mut tree = self.tree.borrow_mut();
             let state = tree.state_mut(leaf);
-            // While the work so far was charged, other workers or an I/O may have taken the leaf.
+            // While this worker's CPU time was charged, another worker or an I/O may have taken the leaf.
             if state.is(flag::BUSY) {
                 return;
             }
@@ -58,8 +58,8 @@ impl Engine<'_> {
         self.counters.splits.add(1);
     }
 
-    /// Splits a page above the leaves, needed once per as many leaf splits as it has entries; latches its parent
-    /// meanwhile.
+    /// Splits a page above the leaves while its parent is latched. This happens once per as many leaf splits as the
+    /// page has entries.
     pub(super) async fn split_parent(&self, key: u32, session: &mut Session) {
         let hold = self.above.acquire(key, Level::Grandparent).await;
         self.allocate(None, session).await;
@@ -80,13 +80,13 @@ impl Engine<'_> {
         }
     }
 
-    /// The leaf for a page that was just allocated.
+    /// Returns the leaf for a page that was just allocated.
     pub(super) fn leaf_on(&self, page: DbPage) -> Leaf {
         let leaf = self.files.borrow().leaf_on(page);
         leaf.expect("a page is taken with its extent")
     }
 
-    /// Completes the link of leaf `right` to the one on its left: there is one leaf more, and it has a frame.
+    /// Completes the link of leaf `right` to its left neighbour: counts the new leaf and gives it a frame.
     pub(super) async fn linked(&self, right: Leaf) {
         let leaves = self.tree.borrow().len();
         self.above.count(leaves);

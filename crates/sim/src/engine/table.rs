@@ -1,4 +1,4 @@
-//! The table of a run: its index, its files, and its pages in memory. It is empty at first, or filled by an earlier phase.
+//! The table of a run: its index, its files, and its pages in memory. It is empty, or was filled in an earlier phase.
 
 use super::Failure;
 use super::files::{Files, Layout};
@@ -8,21 +8,21 @@ use super::tree::Tree;
 use crate::rng::Rng;
 use crate::scenario::{RunPlan, Scenario};
 
-/// A table at rest: no I/O is in progress, and nobody waits.
+/// A table at rest. No I/O is in progress, and no worker waits.
 #[derive(Debug)]
 pub struct Table {
     pub(super) tree: Tree,
     pub(super) files: Files,
     pub(super) pool: Pool,
-    /// Why it could not be filled.
+    /// Why the table could not be filled, if that failed.
     pub(super) failure: Option<Failure>,
 }
 
 impl Table {
-    /// A table of one empty page.
+    /// Makes a table of one empty page.
     ///
     /// # Panics
-    /// If the scenario was not checked.
+    /// Panics if the scenario was not checked.
     #[must_use]
     pub fn empty(scenario: &Scenario, run: &RunPlan, layout: &Layout) -> Self {
         let mut files = Files::new(Geometry::new(scenario.scale), layout);
@@ -43,14 +43,14 @@ impl Table {
         }
     }
 
-    /// The same table, with all writes in progress done.
+    /// Returns the table after its writes in progress are done.
     pub(super) fn rest(mut self) -> Self {
         self.tree.end_writes();
         self.pool.end_evictions();
         self
     }
 
-    /// Rows in it.
+    /// The number of rows.
     #[must_use]
     pub fn rows(&self) -> u64 {
         self.tree.rows()

@@ -1,13 +1,13 @@
 //! The clustered index, with exact counts: each leaf's rows, its interval of the key space, and its splits.
 //!
 //! Keys are uniform random numbers, and only their place in the key space matters. The rows of a leaf are uniform in
-//! its interval, however they got there. So a count and an interval are enough, and rows are not stored. A full leaf
-//! splits in half at the median of its rows, which is a random value from the beta distribution of the middle order
-//! statistic. The result is a B-tree's own distribution of fills, about ln 2 full on average (A. C. Yao, "On random 2-3
-//! trees", Acta Informatica 9, 1978), and leaves of unequal width, as in a real index.
+//! its interval, however they were inserted. So the model keeps a count and an interval, and no rows. A full leaf
+//! splits in half at the median of its rows. This median is drawn from the beta distribution of the middle order
+//! statistic. The leaves are then as full as in a B-tree, about ln 2 on average (A. C. Yao, "On random 2-3 trees", Acta
+//! Informatica 9, 1978), and their intervals have unequal widths, as in a real index.
 //!
-//! A key finds its leaf through a table of equal cells of the key space, one or two per leaf. Each cell names the leaf
-//! in which it begins; from there the search sometimes takes a step to the right.
+//! A table of equal cells of the key space, one or two per leaf, leads from a key to its leaf. Each cell contains the
+//! leaf in which the cell begins. From that leaf, the search sometimes has to go further to the right.
 
 use super::geometry::ROWS_PER_PAGE;
 use super::leaf::{Leaf, State, flag};
@@ -17,19 +17,19 @@ use crate::rng::Rng;
 /// All leaves of the index, and how many of them are dirty.
 #[derive(Debug)]
 pub struct Tree {
-    /// By number, including pages that are not leaves.
+    /// The states by leaf number, including those of pages that are not leaves.
     states: Vec<State>,
-    /// The first key of each leaf's interval, needed only for a split.
+    /// The first key of each leaf's interval. Only a split needs it.
     lows: Vec<u32>,
     /// The leaf to the right of each, or [`Leaf::NONE`].
     nexts: Vec<Leaf>,
-    /// How many of them are leaves.
+    /// The number of leaves among these pages.
     leaves: u32,
     dirty: u64,
     root: Leaf,
     /// The leaf at the right edge.
     last: Leaf,
-    /// For each cell the leaf in which its first key lies.
+    /// For each cell, the leaf that contains the cell's first key.
     cells: Vec<Leaf>,
     shift: u32,
     medians: Medians,
@@ -37,8 +37,8 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// An index of one empty leaf, `root`, in memory, with room reserved for about `leaves` leaves. `rng` decides where
-    /// leaves split.
+    /// Makes an index of one empty leaf, `root`, in memory. It reserves room for about `leaves` leaves. `rng` decides
+    /// where leaves split.
     #[must_use]
     pub fn new(root: Leaf, leaves: usize, rng: Rng) -> Self {
         let mut tree = Self {
@@ -58,7 +58,7 @@ impl Tree {
         tree
     }
 
-    /// Makes a leaf whose interval begins at `low`, to the left of `next`.
+    /// Adds a leaf whose interval begins at `low`, to the left of `next`.
     fn put(&mut self, leaf: Leaf, low: u32, next: Leaf, state: State) {
         let place = leaf.index();
         if place >= self.states.len() {
@@ -72,7 +72,7 @@ impl Tree {
         self.leaves += 1;
     }
 
-    /// Makes leaf `right`, in memory and dirty, to the right of `left`, which becomes dirty too.
+    /// Adds leaf `right`, in memory and dirty, to the right of `left`. Leaf `left` becomes dirty too.
     fn put_beside(&mut self, left: Leaf, right: Leaf, low: u32, high: u32, rows: u8) {
         let next = std::mem::replace(&mut self.nexts[left.index()], right);
         self.change(left);
@@ -88,38 +88,38 @@ impl Tree {
         }
     }
 
-    /// The state of a leaf's page.
+    /// Returns the state of a leaf's page.
     #[must_use]
     #[inline]
     pub fn state(&self, leaf: Leaf) -> &State {
         &self.states[leaf.index()]
     }
 
-    /// The same, for a change of the page's state.
+    /// Returns the state of a leaf's page, so that the caller can change it.
     #[inline]
     pub(super) fn state_mut(&mut self, leaf: Leaf) -> &mut State {
         &mut self.states[leaf.index()]
     }
 
-    /// All leaves with their states.
+    /// Returns all leaves with their states.
     pub fn states(&self) -> impl Iterator<Item = (Leaf, &State)> {
         let leaves = (0..).map(Leaf::new).zip(&self.states);
         leaves.filter(|(_, state)| state.is_leaf())
     }
 
-    /// How many numbers are taken, including those of pages that are not leaves.
+    /// The number of leaf numbers in use, including those of pages that are not leaves.
     #[must_use]
     pub fn numbers(&self) -> usize {
         self.states.len()
     }
 
-    /// Dirty leaves.
+    /// The number of dirty leaves.
     #[must_use]
     pub const fn dirty(&self) -> u64 {
         self.dirty
     }
 
-    /// Changes a leaf's page.
+    /// Records that a leaf's page is changed.
     pub fn change(&mut self, leaf: Leaf) {
         self.dirty += u64::from(self.states[leaf.index()].change());
     }
@@ -132,7 +132,7 @@ impl Tree {
         self.dirty += u64::from(state.change());
     }
 
-    /// Begins a write of a leaf's page if the leaf exists, is dirty and is not in use; returns whether it does.
+    /// Begins a write of a leaf's page if the leaf exists, is dirty and is not in use. Returns whether it did.
     #[inline]
     pub fn begin_write(&mut self, leaf: Leaf) -> bool {
         // Some pages of an extent may have no leaf yet.
@@ -141,22 +141,22 @@ impl Tree {
         begins
     }
 
-    /// Ends all writes in progress. Nobody waits for them any more.
+    /// Ends all writes in progress. No worker waits for them any more.
     pub(super) fn end_writes(&mut self) {
         for state in &mut self.states {
             state.end_write();
         }
     }
 
-    /// The leaf in which the cell for `key` begins. Now and later, this is the leaf for `key` or a leaf on its left.
+    /// Returns the leaf in which the cell for `key` begins. Now and later, it is the leaf for `key` or is to its left.
     #[must_use]
     #[inline]
     pub fn cell(&self, key: u32) -> Leaf {
         self.cells[(key >> self.shift) as usize]
     }
 
-    /// The leaf for `key`, which is `leaf` or a leaf on its right. This stays true, because a split does not move the
-    /// beginning of a leaf.
+    /// Returns the leaf for `key`, which must be `leaf` or to its right. A split does not change that, because it does
+    /// not move the beginning of a leaf.
     #[must_use]
     #[inline]
     pub fn find_from(&self, mut leaf: Leaf, key: u32) -> Leaf {
@@ -166,7 +166,7 @@ impl Tree {
         leaf
     }
 
-    /// The same for a `leaf` found before, which has hardly ever been split since.
+    /// Like [`Tree::find_from`], for a `leaf` that was found before and has hardly ever been split since.
     #[inline(always)]
     pub(super) fn find_again(&self, leaf: Leaf, key: u32) -> Leaf {
         if rare(self.states[leaf.index()].high < key) {
@@ -175,17 +175,17 @@ impl Tree {
         leaf
     }
 
-    /// Reads the state of a leaf, if it is one.
+    /// Reads the state of a leaf into the processor's cache, if the leaf exists.
     #[must_use]
     #[inline]
     pub fn touch_state(&self, leaf: Leaf) -> u32 {
         self.states.get(leaf.index()).map_or(0, |state| state.high)
     }
 
-    /// Splits a full leaf to make room for one more row; the upper half goes to a new leaf, `right`.
+    /// Splits a full leaf to make room for one more row. The upper half of its rows moves to a new leaf, `right`.
     ///
     /// # Panics
-    /// If the leaf is not full.
+    /// Panics if the leaf is not full.
     pub fn split(&mut self, left: Leaf, right: Leaf) {
         let low = self.lows[left.index()];
         let old = self.states[left.index()];
@@ -202,21 +202,21 @@ impl Tree {
         }
     }
 
-    /// The leaf at the right edge, where ascending keys go.
+    /// Returns the leaf at the right edge, where ascending keys are inserted.
     #[must_use]
     pub const fn last(&self) -> Leaf {
         self.last
     }
 
-    /// Adds leaf `right` at the right edge with one row, for the next of keys that ascend one by one. In such a tree, a
-    /// search is slow, because no cell leads to new leaves. Code that appends calls [`Tree::last`].
+    /// Adds leaf `right` with one row at the right edge, for keys that ascend one by one. In such a tree a search is
+    /// slow, because no cell leads to new leaves. Code that appends rows calls [`Tree::last`] instead.
     pub fn append(&mut self, right: Leaf) {
         let low = self.len();
         self.states[self.last.index()].high = low - 1;
         self.put_beside(self.last, right, low, u32::MAX, 1);
     }
 
-    /// Makes cells that begin in the interval lead to `leaf`.
+    /// Sets `leaf` in all cells that begin in the interval.
     fn redirect(&mut self, low: u32, high: u32, leaf: Leaf) {
         let first = (u64::from(low) + (1 << self.shift) - 1) >> self.shift;
         let last = u64::from(high >> self.shift);
@@ -237,22 +237,22 @@ impl Tree {
         self.cells = cells;
     }
 
-    /// Rows in all leaves together.
+    /// The number of rows in all leaves.
     #[must_use]
     pub fn rows(&self) -> u64 {
         self.states().map(|(_, state)| u64::from(state.rows())).sum()
     }
 
-    /// Leaves so far.
+    /// The number of leaves.
     #[must_use]
     pub const fn len(&self) -> u32 {
         self.leaves
     }
 
-    /// Checks the leaves.
+    /// Checks the chain of leaves and the counts.
     ///
     /// # Errors
-    /// The first thing that does not hold.
+    /// Returns the first rule that is broken.
     pub fn check(&self) -> Result<(), String> {
         let (mut leaf, mut seen, mut low) = (self.root, 0_u64, 0_u64);
         while leaf != Leaf::NONE {
@@ -279,14 +279,14 @@ impl Tree {
     }
 }
 
-/// Draws the median of a page's rows, as a fraction of 2^32, by the inverse of its distribution function.
+/// Draws the median of a page's rows, as a fraction of 2^32, with the inverse of its distribution function.
 #[derive(Debug)]
 struct Medians {
     quantiles: Vec<u32>,
 }
 
 impl Medians {
-    /// A draw picks one of 2^10 steps between quantiles, and a place within it of 2^22.
+    /// A draw picks one of 2^10 steps between quantiles, and one of 2^22 places within the step.
     const STEP_BITS: u32 = 10;
     const STEPS: usize = 1 << Self::STEP_BITS;
     /// The distribution function is summed over a grid of 2^14 cells.
@@ -294,20 +294,20 @@ impl Medians {
 
     fn new() -> Self {
         let mut quantiles = Self::inner_quantiles();
-        // The first and the last step are the tails of the distribution. Lines to 0 and 1 would make them too long.
+        // The first and the last step are the distribution's tails. Straight lines to 0 and 1 would make them too long.
         let tail = quantiles[1] / 8;
         quantiles[0] = quantiles[1] - tail;
         quantiles[Self::STEPS] = quantiles[Self::STEPS - 1] + tail;
         Self { quantiles }
     }
 
-    /// The quantiles of the 26th of 51 uniform numbers, whose density is in proportion to x^25 (1 - x)^25. The first is 0
-    /// and the last 1, which [`Medians::new`] replaces.
+    /// Returns the quantiles of the 26th of 51 uniform numbers. Its density is in proportion to x^25 (1 - x)^25. The
+    /// first quantile is 0 and the last is 1. [`Medians::new`] replaces both.
     fn inner_quantiles() -> Vec<u32> {
         let grid = 1 << Self::GRID_BITS;
         let density = |cell: u32| {
             let x = (f64::from(cell) + 0.5) / f64::from(grid);
-            // Multiplications only: the same bits on every machine. 4x(1-x) is at most 1.
+            // Only multiplications, because their results are the same on every machine. 4x(1-x) is at most 1.
             (0..ROWS_PER_PAGE / 2).fold(1.0, |product, _| product * (4.0 * x * (1.0 - x)))
         };
         let total: f64 = (0..grid).map(density).sum();
@@ -347,7 +347,7 @@ mod tests {
     use super::*;
 
     impl Tree {
-        /// The leaf for `key`, which sessions find ahead of time.
+        /// Returns the leaf for `key`. Sessions look it up earlier.
         fn find(&self, key: u32) -> Leaf {
             self.find_from(self.cell(key), key)
         }

@@ -1,35 +1,35 @@
-//! Ageing: within a second, puts a drive into the state after years of writes.
+//! Ageing: puts a drive, within a second, into the state that years of writes would leave.
 //!
-//! [`Age::Steady`] builds the steady state of uniform random writes directly: the number of valid pages per block is
-//! known in closed form, and the pages themselves are random. A test compares it with the slow method, which fills
-//! addresses and then overwrites them at random.
+//! [`Age::Steady`] builds the steady state of uniform random writes directly. The numbers of valid pages per block are
+//! known in closed form, and the valid pages are chosen at random. A test compares this with the slow way: to fill
+//! addresses and then overwrite them at random.
 //!
-//! With V valid pages in B closed blocks of b pages, and w host pages written per block collected (so write amplification
-//! is b/w), the limit of a large drive is:
-//! - Greedy: a block with i valid pages loses one at a rate in proportion to i/V, and in a steady state as many blocks
-//!   pass each count as are collected. So V/(i w) blocks have i valid pages, down to the count at which they are collected;
-//!   w makes their total B. (B. Van Houdt, "A mean field model for a class of garbage collection algorithms in
-//!   flash-based solid state drives", SIGMETRICS 2013, has the general form.)
-//! - FIFO: a page in the block that was closed k blocks ago is still valid with probability (1 - w/V)^k, and w = b (1 - the
-//!   same with k = B). (P. Desnoyers, "Analytic modeling of SSD write performance", SYSTOR 2012.)
+//! Let V valid pages be in B closed blocks of b pages, and let w host pages be written per collected block, so that
+//! write amplification is b/w. The limit of a large drive is:
+//! - Greedy: a block with i valid pages loses one at a rate in proportion to i/V. In a steady state, as many blocks
+//!   pass each count as are collected. So V/(i w) blocks have i valid pages, down to the count at which they are
+//!   collected, and w is such that their sum is B. (B. Van Houdt, "A mean field model for a class of garbage collection
+//!   algorithms in flash-based solid state drives", SIGMETRICS 2013, has the general form.)
+//! - FIFO: a page in the block that was closed k blocks ago is still valid with probability p(k) = (1 - w/V)^k, and w =
+//!   b (1 - p(B)). (P. Desnoyers, "Analytic modeling of SSD write performance", SYSTOR 2012.)
 
 use super::ftl::{FlashPage, Ftl, NONE, WritePoint};
 use super::victims::{Blocks, VictimPolicy};
 use crate::rng::Rng;
 
-/// How a drive is aged. The addresses in use are 0 up to, but not including, `addresses`.
+/// How a drive is aged. The addresses in use are 0 to `addresses` - 1.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Age {
-    /// Every address in use written once, in order.
+    /// Every address in use was written once, in order.
     Filled {
-        /// How many addresses are in use.
+        /// The number of addresses in use.
         addresses: u32,
     },
     /// The steady state of random writes to the addresses in use.
     Steady {
-        /// How many addresses are in use.
+        /// The number of addresses in use.
         addresses: u32,
-        /// Erased blocks left, including write points.
+        /// The number of erased blocks that are left, including the write points.
         free_blocks: u32,
     },
 }
@@ -44,10 +44,10 @@ impl Age {
 }
 
 impl Ftl {
-    /// Formats the drive and ages it as asked. Its counters restart from 0.
+    /// Formats the drive and ages it. Its counters restart from 0.
     ///
     /// # Errors
-    /// If there are not that many addresses, or if the addresses don't fit beside that many free blocks.
+    /// Fails if the drive has fewer addresses, or if the addresses and the free blocks together don't fit.
     pub fn age(&mut self, age: Age, rng: &mut Rng) -> Result<(), String> {
         let addresses = age.addresses();
         if addresses == 0 || addresses > self.shape.logical_pages {
@@ -86,14 +86,14 @@ impl Ftl {
         };
         add_up(&mut counts, addresses, pages, rng);
         if self.shape.victim == VictimPolicy::Greedy {
-            // A block's count is independent of its position.
+            // The number of a block's valid pages does not depend on its position.
             rng.shuffle(&mut counts);
         }
         self.lay_out(&counts, addresses, rng);
         Ok(())
     }
 
-    /// Closes one block for each count, with that many valid pages at random places and the addresses in random order.
+    /// Closes a block for each count, with that many valid pages at random places and the addresses in random order.
     fn lay_out(&mut self, counts: &[u32], addresses: u32, rng: &mut Rng) {
         let mut order: Vec<u32> = (0..addresses).collect();
         rng.shuffle(&mut order);
@@ -127,8 +127,8 @@ fn draw(rng: &mut Rng, bound: u32) -> u32 {
     rng.below(u64::from(bound)) as u32
 }
 
-/// The greedy steady state: host pages per collected block, and the (fractional) number of blocks for each count of valid
-/// pages.
+/// The greedy steady state: the host pages per collected block, and the (fractional) number of blocks for each count of
+/// valid pages.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct GreedySteady {
     pub(super) host_pages_per_collection: f64,
@@ -138,16 +138,16 @@ pub(super) struct GreedySteady {
 /// Solves the greedy steady state for `valid` pages in `blocks` closed blocks of `pages` pages.
 pub(super) fn greedy_steady(valid: f64, blocks: f64, pages: u32) -> GreedySteady {
     let target = blocks / valid;
-    // Goes down from full blocks, which are never collected. `passed` is the sum of 1/i over the counts that all blocks
-    // pass.
+    // The loop begins at full blocks, which are never collected, and goes down. `passed` is the sum of 1/i over the
+    // counts that all blocks pass.
     let mut passed = 1.0 / f64::from(pages);
     let mut lowest = pages - 1;
     let mut host_pages = 0.0;
     while lowest > 0 {
-        // Blocks end at `lowest`, where a share `on` of them goes on to lose one more page before being collected.
+        // Blocks are collected at `lowest`, except for a share `on` that first loses one more page.
         let above = f64::from(pages - lowest);
         let inverse = 1.0 / f64::from(lowest);
-        // (passed + on / lowest) / (above + on) = target, for the share that goes on:
+        // (passed + on / lowest) / (above + on) = target, solved for `on`:
         let on = (target * above - passed) / (inverse - target);
         if (0.0..=1.0).contains(&on) {
             host_pages = above + on;
@@ -175,7 +175,7 @@ pub(super) fn greedy_steady(valid: f64, blocks: f64, pages: u32) -> GreedySteady
     }
 }
 
-/// A count of valid pages for each block, by the greedy steady state, in ascending order.
+/// Returns a count of valid pages for each block in the greedy steady state, in ascending order.
 fn greedy_counts(valid: u32, blocks: u32, pages: u32) -> Vec<u32> {
     let steady = greedy_steady(f64::from(valid), f64::from(blocks), pages);
     let mut counts = Vec::with_capacity(blocks as usize);
@@ -190,7 +190,7 @@ fn greedy_counts(valid: u32, blocks: u32, pages: u32) -> Vec<u32> {
     counts
 }
 
-/// Host pages written for each block collected, under FIFO, by bisection.
+/// Returns the host pages per collected block under FIFO, found by bisection.
 pub(super) fn fifo_host_pages_per_collection(valid: f64, blocks: u32, pages: u32) -> f64 {
     let (mut low, mut high) = (0.0, f64::from(pages));
     for _ in 0..60 {
@@ -205,7 +205,7 @@ pub(super) fn fifo_host_pages_per_collection(valid: f64, blocks: u32, pages: u32
     f64::midpoint(low, high)
 }
 
-/// A count of valid pages for each block, by the FIFO steady state, the oldest block first.
+/// Returns a count of valid pages for each block in the FIFO steady state, the oldest block first.
 fn fifo_counts(valid: u32, blocks: u32, pages: u32, rng: &mut Rng) -> Vec<u32> {
     let kept = 1.0 - fifo_host_pages_per_collection(f64::from(valid), blocks, pages) / f64::from(valid);
     let mut probability = 1.0;
@@ -219,7 +219,7 @@ fn fifo_counts(valid: u32, blocks: u32, pages: u32, rng: &mut Rng) -> Vec<u32> {
     counts
 }
 
-/// Adds or removes single valid pages in random blocks until the total is `valid`.
+/// Adds or removes single valid pages in random blocks until their sum is `valid`.
 fn add_up(counts: &mut [u32], valid: u32, pages: u32, rng: &mut Rng) {
     let blocks = u32::try_from(counts.len()).expect("blocks are counted in 32 bits");
     let mut sum: u64 = counts.iter().map(|&count| u64::from(count)).sum();
@@ -236,7 +236,7 @@ fn add_up(counts: &mut [u32], valid: u32, pages: u32, rng: &mut Rng) {
     }
 }
 
-/// `base` to the power of `exponent`, by squaring: the library's function may differ between machines in its last bit.
+/// Returns `base` to the power of `exponent`. It squares, because the library's function may differ between machines.
 fn power(base: f64, exponent: u32) -> f64 {
     let (mut square, mut left, mut result) = (base, exponent, 1.0);
     while left > 0 {

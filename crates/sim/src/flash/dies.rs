@@ -1,14 +1,14 @@
 //! The dies of a drive: the time until which each is busy with work of the host and of garbage collection.
 //!
-//! - A die does one operation at a time, in the order of the requests. A read overtakes programs that have not begun;
-//!   while a write waits for room in the buffer, it overtakes all but as many as the profile says. It always waits for
-//!   the operation in progress. A read can't change the completion times already returned for earlier requests; it
-//!   delays later ones.
-//! - Garbage collection takes its time on the same dies, as reads, programs and erases. It reads ahead, so a copy's program doesn't
-//!   wait for its own read. An erase block spans less than a block of the map: erases fall due by pages freed, on the dies
-//!   in turn.
-//! - Transfers between dies and controller are part of the dies' times; the bus between them is assumed to be wide
-//!   enough.
+//! - A die does one operation at a time, in the order of the requests. A read goes before programs that have not begun.
+//!   While a write waits for room in the buffer, the read first waits for as many of these programs as the profile
+//!   says. It always waits for the operation in progress. A read can't change completion times that were already
+//!   returned for earlier requests, but it delays later ones.
+//! - Garbage collection uses the same dies for its reads, programs and erases. It reads ahead, so the program of a
+//!   copied page doesn't wait for its own read. An erase block is smaller than a block of the map, so erases are
+//!   charged by the number of pages freed, on the dies in turn.
+//! - The times of the dies include the transfers between dies and controller. The model assumes that the bus between
+//!   them is wide enough.
 
 use super::ftl::{FlashPage, Observer};
 use super::parameters::Parameters;
@@ -20,7 +20,7 @@ struct Die {
     reads_until: u64,
 }
 
-/// The dies, and the time of an operation on one.
+/// The dies, and the duration of each operation on a die.
 #[derive(Clone, Debug)]
 pub(super) struct Dies {
     each: Vec<Die>,
@@ -29,13 +29,13 @@ pub(super) struct Dies {
     program_ns: u64,
     erase_ns: u64,
     erase_pages: u32,
-    /// The longest wait of a read for programs that have not begun, while a write waits for room.
+    /// The longest time that a read waits for programs that have not begun, while a write waits for room.
     patience_ns: u64,
     rng: Rng,
-    /// Pages freed by blocks of the map for which no erase has been charged.
+    /// The pages in freed blocks of the map for which no erase has been charged.
     pub(super) pages_to_erase: u32,
     pub(super) next_to_erase: u32,
-    /// Time that dies spent, summed over dies.
+    /// The sum of the times that the dies were busy.
     pub(super) busy_ns: u64,
 }
 
@@ -56,14 +56,14 @@ impl Dies {
         }
     }
 
-    /// Finishes all work and resets the clock to 0. Erases that will fall due are kept.
+    /// Finishes all work and resets the clock to 0. Pages that wait for an erase are kept.
     pub(super) fn rest(&mut self, rng: Rng) {
         self.each.fill(Die::default());
         self.rng = rng;
         self.busy_ns = 0;
     }
 
-    /// When the last die becomes idle.
+    /// Returns when the last die becomes idle.
     pub(super) fn busy_until(&self) -> u64 {
         self.each.iter().map(|die| die.busy_until).max().unwrap_or(0)
     }
@@ -80,7 +80,7 @@ impl Dies {
         time.of(self.rng.next_u64() >> 32)
     }
 
-    /// An exponentially distributed time; 0 if the mean is 0.
+    /// Draws an exponentially distributed time. It is 0 if the mean is 0.
     #[inline]
     pub(super) fn stray_by(&mut self, mean_ns: u64) -> u64 {
         if mean_ns == 0 {
@@ -90,7 +90,7 @@ impl Dies {
         }
     }
 
-    /// Reads a flash page for the host; returns when its data leave the die. Programs go first only if writes wait for
+    /// Reads a flash page for the host. Returns when its data leave the die. Programs go first only if writes wait for
     /// them.
     #[inline]
     pub(super) fn read(&mut self, now: u64, flash: FlashPage, writes_wait: bool) -> u64 {
@@ -111,7 +111,7 @@ impl Dies {
         end
     }
 
-    /// Programs a flash page, not before `ready`; returns when it is done.
+    /// Programs a flash page, not before `ready`. Returns when it is done.
     #[inline(always)]
     pub(super) fn program(&mut self, ready: u64, flash: FlashPage) -> u64 {
         let takes = self.stray(self.program);
@@ -128,12 +128,12 @@ impl Dies {
     }
 }
 
-/// One garbage collection over time. All of its operations are due at `now`.
+/// One garbage collection over time. All of its operations become due at `now`.
 pub(super) struct InTime<'a> {
     pub(super) dies: &'a mut Dies,
     pub(super) now: u64,
     pub(super) pages_per_block: u32,
-    /// When the last operation is done.
+    /// The time when the last operation is done.
     pub(super) done: u64,
 }
 

@@ -1,15 +1,15 @@
-//! A flash drive over time: the arrival and the end of each request.
+//! A flash drive over time. For each request that arrives, it computes when the request will be done.
 //!
-//! Nothing waits here. Each die, and each direction of the link, has a time until which it is busy; a request starts
-//! after that, moves the time on, and returns its completion time. So a request costs some tens of nanoseconds, and the
-//! drive needs no event of its own.
+//! No process waits in this module. For each die and each direction of the link, the drive keeps the time until which
+//! it is busy. A request starts at that time, sets it to a later time, and returns its own completion time. So a
+//! request takes some tens of nanoseconds to simulate, and the drive needs no event of its own.
 //!
-//! - A write is done when its data are in the buffer. A full buffer accepts a write when its oldest page has been
-//!   programmed. - The padding that the driver adds to writes is programmed in whole pages. Such a page is programmed
-//!   behind the host's and holds nothing valid: it takes room until its block is collected, but none in the buffer.
-//! - Reads go before programs, except while writes wait for room in the buffer: then the buffer is drained first.
-//! - A drive that caches a part of its map reads the missing page of it, and a read waits for that ([`super::map_cache`]).
-//! - Garbage collection takes turns with the host's writes, or works alone while the drive is idle; see
+//! - A write is done when its data are in the buffer. If that is full, it waits until its oldest page is programmed.
+//! - What the driver adds to writes is programmed in whole pages, after the host's. Such a page has no valid data. It
+//!   takes room on the flash until its block is collected, but none in the buffer.
+//! - Reads go before programs, except while writes wait for room in the buffer.
+//! - If a drive caches a part of its map, a read waits for a missing page of the map ([`super::map_cache`]).
+//! - Garbage collection takes turns with the host's writes, or works while the drive is idle; see
 //!   [`super::parameters::GarbageCollection`]. `dies` describes its cost.
 
 use super::dies::{Dies, InTime};
@@ -20,7 +20,7 @@ use super::request::{Counters, Offline, Op};
 use crate::hint::rare;
 use crate::rng::Rng;
 
-/// A page whose beginning alone has been written so far.
+/// A page of which only the beginning has been written so far.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct PartPage {
     page: u32,
@@ -31,15 +31,15 @@ struct PartPage {
 #[derive(Clone, Debug)]
 pub struct Drive {
     parameters: Parameters,
-    /// The base-2 logarithm of the page size if that is a power of two: shifting is faster than dividing.
+    /// The base-2 logarithm of the page size, if the size is a power of two, because a shift is faster than a division.
     page_shift: Option<u32>,
     ftl: Ftl,
     map_cache: Option<Box<MapCache>>,
     dies: Dies,
-    /// For each slot of the buffer, used in turn, when its page will have been programmed.
+    /// For each slot of the buffer, the time when its page will have been programmed. The slots are used in turn.
     buffer: Vec<u64>,
     next_place: usize,
-    /// When the last write that had to wait for room gets room.
+    /// When the last write that had to wait for room in the buffer gets it.
     room_at: u64,
     link_read_until: u64,
     link_write_until: u64,
@@ -48,22 +48,22 @@ pub struct Drive {
     last_request: u64,
     /// Whether garbage collection takes turns with the host.
     collecting: bool,
-    /// Thousandths of a page added to writes and not programmed yet.
+    /// Thousandths of a page that were added to writes and are not programmed yet.
     padding: u32,
-    /// Thousandths of pages that garbage collection must still free for the host; negative if it freed more than due.
+    /// Thousandths of pages that garbage collection still has to reclaim, or negative if blocks yielded more.
     owed: i64,
     part_page: Option<PartPage>,
-    /// Mapped pages beyond which the host's memory runs out.
+    /// The largest number of mapped pages for which the host's memory suffices.
     mapped_limit: u32,
     offline: Option<Offline>,
     counters: Counters,
 }
 
 impl Drive {
-    /// A freshly formatted drive at time 0. `rng` draws the jitter of its times.
+    /// Makes a freshly formatted drive at time 0. `rng` draws the jitter of its times.
     ///
     /// # Errors
-    /// What [`Parameters::check`] says.
+    /// Returns what [`Parameters::check`] refuses.
     pub fn new(parameters: Parameters, rng: Rng) -> Result<Self, String> {
         parameters.check()?;
         let ftl = Ftl::new(parameters.shape)?;
@@ -99,8 +99,8 @@ impl Drive {
         }
     }
 
-    /// Finishes all work and resets the clock to 0, as between two runs. Data, map, counters and the state of garbage collection
-    /// stay; less than a page of padding is forgotten.
+    /// Finishes all work and resets the clock to 0. This happens between two runs. Data, map, counters and the state of
+    /// garbage collection don't change, except that less than a page of padding is dropped.
     pub fn rest(&mut self, rng: Rng) {
         let counters = self.counters();
         self.dies.rest(rng);
@@ -117,8 +117,8 @@ impl Drive {
         self.last_request = 0;
     }
 
-    /// All files have been deleted: a drive that gets trims now knows that it holds nothing. Other drives, and one that
-    /// is off-line, stay as they are.
+    /// Tells the drive that all files have been deleted. If it gets trims, it then knows that it holds no data. Other
+    /// drives, and a drive that is off-line, don't change.
     pub fn free_all(&mut self) {
         if self.parameters.trim && self.offline.is_none() {
             self.trim(0, 0, self.parameters.shape.logical_pages);
@@ -128,7 +128,7 @@ impl Drive {
     /// Frees every address and erases every block. A drive that was off-line is on-line again.
     ///
     /// # Panics
-    /// Never: a shape that was good stays good.
+    /// Never panics, because a valid shape stays valid.
     pub fn format(&mut self) {
         let logical_pages = self.parameters.shape.logical_pages;
         self.ftl.format(logical_pages).expect("its shape was checked");
@@ -138,10 +138,10 @@ impl Drive {
         self.offline = None;
     }
 
-    /// Formats the drive and ages it as asked; see [`super::Age`]. Its map's counters start from 0 again.
+    /// Formats the drive and ages it; see [`super::Age`]. Its map's counters restart from 0.
     ///
     /// # Errors
-    /// If it can't be aged that way.
+    /// Fails if the drive can't be aged in that way.
     pub fn age(&mut self, age: super::Age, rng: &mut Rng) -> Result<(), String> {
         self.format();
         self.ftl.age(age, rng)
@@ -153,7 +153,7 @@ impl Drive {
         &self.parameters
     }
 
-    /// Where its pages lie.
+    /// The drive's page map.
     #[must_use]
     pub fn ftl(&self) -> &Ftl {
         &self.ftl
@@ -169,7 +169,7 @@ impl Drive {
         }
     }
 
-    /// Host memory that the drive's map takes now.
+    /// Returns the host memory that the drive's map takes now.
     #[must_use]
     pub fn host_ram_bytes(&self) -> u64 {
         self.parameters.mapping.bytes_for(self.mapped_bytes())
@@ -179,13 +179,13 @@ impl Drive {
         u64::from(self.ftl.mapped_pages()) * u64::from(self.parameters.flash_page_bytes)
     }
 
-    /// Takes a request at time `now`, and returns when it will be done. Requests come in the order of their times.
+    /// Accepts a request at time `now` and returns when it will be done. Requests must come in order of time.
     ///
     /// # Errors
-    /// If the drive is off-line, or goes off-line by this request.
+    /// Fails if the drive is off-line, or this request makes it go off-line.
     ///
     /// # Panics
-    /// If the request goes beyond the drive's last page, or has no pages or bytes.
+    /// Panics if the request goes beyond the drive's last page, or has no pages or bytes.
     #[inline(always)]
     pub fn submit(&mut self, now: u64, op: Op) -> Result<u64, Offline> {
         debug_assert!(now >= self.last_request, "requests come in the order of their times");
@@ -211,10 +211,10 @@ impl Drive {
         self.stay_online().map(|()| done)
     }
 
-    /// The page in which the byte at `offset` lies.
+    /// Returns the page that contains the byte at `offset`.
     ///
     /// # Panics
-    /// If there are more than 2^32 pages before it.
+    /// Panics if there are more than 2^32 pages before it.
     #[must_use]
     #[inline]
     pub fn page_at(&self, offset: u64) -> u32 {
@@ -225,8 +225,8 @@ impl Drive {
         u32::try_from(page).expect("flash pages are numbered in 32 bits")
     }
 
-    /// Makes the drive do its background work up to `now`. [`Drive::submit`] does so too; this is for the end of a
-    /// pause.
+    /// Does the drive's background work up to `now`. [`Drive::submit`] does so too. Call this at the end of a pause
+    /// without requests.
     #[inline]
     pub fn advance(&mut self, now: u64) {
         if self.parameters.garbage_collection.idle_blocks == 0 {
@@ -238,7 +238,7 @@ impl Drive {
         }
     }
 
-    /// Collects one block after another, each when the previous one is done.
+    /// Collects blocks one after another. Each collection begins when the previous one is done.
     fn collect_while_idle(&mut self, from: u64, until: u64) {
         let mut time = from.max(self.dies.busy_until());
         while time < until && self.ftl.free_blocks() < self.parameters.garbage_collection.idle_blocks {
@@ -248,7 +248,7 @@ impl Drive {
             }
             let (_, done) = self.collect_block(time);
             self.counters.idle_collections += 1;
-            // Even a block without valid pages takes time; otherwise time would stand still.
+            // Even a block without valid pages takes time. Otherwise this loop would not end.
             time = done.max(time + 1);
         }
         if self.ftl.free_blocks() >= self.parameters.garbage_collection.stop_blocks {
@@ -256,7 +256,7 @@ impl Drive {
         }
     }
 
-    /// Caches the pages of the map that a request needs; returns how long reading them takes.
+    /// Caches the pages of the map that a request needs. Returns how long the reads of these pages take.
     #[inline]
     fn look_up(&mut self, now: u64, page: u32, pages: u32, changes: bool) -> u64 {
         if rare(self.map_cache.is_some()) {
@@ -276,7 +276,7 @@ impl Drive {
             };
             if let Some(changed) = replaced {
                 self.write_page(now, begin + changed, 0);
-                // The drive's own page, as one that garbage collection moves.
+                // The drive itself wrote this page, so it is counted like a page that garbage collection moves.
                 self.ftl.counters.host_pages -= 1;
                 self.ftl.counters.moved_pages += 1;
             }
@@ -335,7 +335,7 @@ impl Drive {
                 _ => u64::MAX,
             };
             if filled_bytes <= page_bytes {
-                // Its page is still in the buffer, and waits for more data.
+                // The page is still in the buffer, so this piece joins it.
                 self.link_write_until = self.link_write_until.max(now) + link_ns;
                 self.part_page = Some(PartPage { page, filled_bytes });
                 done = self.link_write_until;
@@ -357,7 +357,7 @@ impl Drive {
         done + self.parameters.write_command_ns + self.dies.stray_by(self.parameters.log_delay_ns)
     }
 
-    /// Takes a page into the buffer, and schedules its program. Returns the time at which it is in the buffer.
+    /// Takes a page into the buffer and programs it. Returns when the page is in the buffer.
     #[inline]
     fn write_page(&mut self, now: u64, page: u32, link_ns: u64) -> u64 {
         self.link_write_until = self.link_write_until.max(now) + link_ns;
@@ -378,7 +378,7 @@ impl Drive {
         admitted
     }
 
-    /// Programs what the driver adds to a write, once it is a page.
+    /// Adds up what the driver adds to writes, and programs each whole page of it.
     #[inline]
     fn pad(&mut self, now: u64) {
         self.padding += self.parameters.padding_per_mille;
@@ -391,7 +391,7 @@ impl Drive {
         }
     }
 
-    /// The map, and the receiver of its garbage collection's operations at `now`.
+    /// Returns the map, and an observer that charges the time of a garbage collection at `now`.
     #[inline]
     fn in_time(&mut self, now: u64) -> (&mut Ftl, InTime<'_>) {
         let pages_per_block = self.parameters.shape.pages_per_block;
@@ -415,12 +415,12 @@ impl Drive {
         now + self.parameters.write_command_ns
     }
 
-    /// Closes a page to further pieces, because it is rewritten or freed.
+    /// Closes the partly filled page if it is one of these pages, which are rewritten or freed now.
     fn close_part_page(&mut self, page: u32, pages: u32) {
         self.part_page = self.part_page.filter(|part| !(page..page + pages).contains(&part.page));
     }
 
-    /// Collects alongside a page that the host writes, if garbage collection is due.
+    /// If garbage collection is due, collects blocks for a page that the host writes.
     #[inline]
     fn collect_along(&mut self, now: u64) {
         if !self.collecting {
@@ -439,12 +439,12 @@ impl Drive {
             }
             let (moved, _) = self.collect_block(now);
             let won = i64::from(self.parameters.shape.pages_per_block - moved);
-            // A block that frees nothing still counts. Otherwise, one write could trigger endless garbage collection.
+            // A block without invalid pages counts as one page, or one write could cause endless garbage collection.
             self.owed -= won.max(1) * 1000;
         }
     }
 
-    /// Collects one block at `now`; returns the pages moved and when it is done.
+    /// Collects one block at `now`. Returns the number of pages moved, and when this is done.
     fn collect_block(&mut self, now: u64) -> (u32, u64) {
         let (ftl, mut collection) = self.in_time(now);
         let moved = ftl.collect_block(&mut collection);

@@ -1,12 +1,12 @@
-//! The flash translation layer: which flash page holds which logical page, and how blocks are reclaimed.
+//! The flash translation layer: the flash page of each logical page, and the garbage collection of blocks.
 //!
-//! The map is by page. Flash is written at write points, one page after another. A page that is overwritten or trimmed
-//! leaves an invalid page behind, and garbage collection reclaims a block by copying its valid pages to a write point and erasing
-//! it. *Write amplification* is the number of flash pages programmed per page that the host wrote.
+//! The map is by page. Flash is written at write points, one page after another. When a page is overwritten or trimmed,
+//! its old flash page becomes invalid. Garbage collection copies a block's valid pages to a write point and erases the
+//! block. *Write amplification* is the number of flash pages programmed per page that the host wrote.
 //!
-//! The host and the garbage collection have a write point each ([`Streams::Separate`]), or share one. If writes are
-//! evenly spread, this makes no difference. If some pages are hotter than others, separate write points keep pages that
-//! survived a collection apart from fresh pages. This saves copies, because fresh pages become invalid sooner.
+//! The host and the garbage collection have separate write points ([`Streams::Separate`]) or share one. With evenly
+//! spread writes this makes no difference. If some pages are written more often than others, separate write points save
+//! copies: pages that survived a garbage collection are then not mixed with new pages, which become invalid sooner.
 //!
 //! Memory: 4 bytes per flash page, 4 bytes per logical page, and 16 to 20 bytes per block.
 
@@ -17,13 +17,13 @@ use serde::{Deserialize, Serialize};
 /// The map's value for "no logical page".
 pub(super) const NONE: u32 = u32::MAX;
 
-/// A page of the flash, by its number over all blocks: the current place of a logical page.
+/// A page of the flash, by its number over all blocks. It can hold a logical page.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(transparent)]
 pub struct FlashPage(u32);
 
 impl FlashPage {
-    /// The map's value for "nowhere".
+    /// The map's value for "no flash page".
     pub(super) const NONE: Self = Self(u32::MAX);
 
     /// Page `number`.
@@ -38,37 +38,37 @@ impl FlashPage {
         self.0
     }
 
-    /// Its place in a table of all flash pages.
+    /// Its index in a table of all flash pages.
     pub(super) const fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// Blocks that can never hold the host's data: two write points, one free block for each, and one that is being collected.
+/// Blocks that never hold the host's data: two write points, a free block for each, and one being collected.
 pub const UNUSABLE_BLOCKS: u32 = 5;
 
-/// Where the host's pages and the garbage collection's copies go.
+/// The write points of the host's pages and of the garbage collection's copies.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Streams {
-    /// To a write point each.
+    /// Each has its own write point.
     Separate,
-    /// To one write point.
+    /// Both use one write point.
     Shared,
 }
 
 /// The dimensions of a drive's map.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Shape {
-    /// Blocks of the whole drive, the unit of garbage collection.
+    /// The number of blocks of the whole drive. Garbage collection collects whole blocks.
     pub blocks: u32,
-    /// Flash pages in a block: a power of two, at most 32768.
+    /// The number of flash pages in a block: a power of two, at most 32768.
     pub pages_per_block: u32,
-    /// Pages that the host can address.
+    /// The number of pages that the host can address.
     pub logical_pages: u32,
     /// Which block is collected next.
     pub victim: VictimPolicy,
-    /// Where copies go.
+    /// The write point of copies.
     pub streams: Streams,
 }
 
@@ -76,7 +76,7 @@ impl Shape {
     /// Checks this shape.
     ///
     /// # Errors
-    /// A sentence for the author of the figures.
+    /// Returns a sentence that says what is wrong, for the author of the figures.
     pub fn check(&self) -> Result<(), String> {
         let pages = self.pages_per_block;
         if !pages.is_power_of_two() || pages > 1 << 15 {
@@ -101,7 +101,7 @@ impl Shape {
         Ok(())
     }
 
-    /// Flash pages of the whole drive.
+    /// The number of flash pages of the whole drive.
     #[must_use]
     pub fn flash_pages(&self) -> u32 {
         self.blocks * self.pages_per_block
@@ -120,13 +120,13 @@ pub trait Observer {
     fn erased(&mut self, block: u32);
 }
 
-/// For callers who need no times.
+/// For callers that need no times.
 impl Observer for () {
     fn moved(&mut self, _from: FlashPage, _to: FlashPage) {}
     fn erased(&mut self, _block: u32) {}
 }
 
-/// Counters since the drive was made, in pages and blocks. Formatting does not reset them.
+/// Counters since the drive was made, in pages and blocks. A format does not reset them.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct FtlCounters {
     /// Pages written by the host.
@@ -140,7 +140,7 @@ pub struct FtlCounters {
 }
 
 impl FtlCounters {
-    /// What happened since `earlier`.
+    /// Returns the increase of each counter since `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -151,7 +151,7 @@ impl FtlCounters {
         }
     }
 
-    /// Flash pages programmed per page that the host wrote; 1 if it wrote none.
+    /// Returns the flash pages programmed per page that the host wrote. It is 1 if the host wrote none.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "a ratio for people")]
     pub fn write_amplification(&self) -> f64 {
@@ -162,7 +162,7 @@ impl FtlCounters {
     }
 }
 
-/// The open block of a write point: the next flash page, and the one after its last. Equal: no block is open.
+/// The open block of a write point: its next flash page, and the end of its pages. If equal, no block is open.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct WritePoint {
     pub(super) next: u32,
@@ -170,13 +170,13 @@ pub(super) struct WritePoint {
 }
 
 impl WritePoint {
-    /// How many pages can be written to the open block.
+    /// The number of pages that can still be written to the open block.
     fn room(self) -> usize {
         (self.end - self.next) as usize
     }
 }
 
-/// Index of the host's write point; the garbage collection's follows it.
+/// The index of the host's write point. The garbage collection's has the next index.
 const HOST: usize = 0;
 
 /// The map of one drive.
@@ -187,25 +187,25 @@ pub struct Ftl {
     copy_point: usize,
     /// The flash page that holds each logical page, or `FlashPage::NONE`.
     pub(super) flash_of: Vec<FlashPage>,
-    /// For each flash page the logical page last written to it, or `NONE`. It still holds that page only if `flash_of`
-    /// agrees. A page that becomes invalid is not marked here, because the mark would cost each write an access to a
-    /// distant place in memory.
+    /// For each flash page, the logical page that was last written to it, or `NONE`. The flash page is valid only if
+    /// `flash_of` agrees. A page that becomes invalid is not marked here, because each write would then have to access
+    /// a distant place in memory.
     pub(super) logical_of: Vec<u32>,
-    /// Erased blocks; the last one is used first.
+    /// Erased blocks. The last one in the list is used first.
     pub(super) free: Vec<u32>,
     pub(super) blocks: Blocks,
     pub(super) points: [WritePoint; 2],
     pub(super) mapped: u32,
     pub(super) counters: FtlCounters,
-    /// How many of the next blocks to collect were prefetched; it affects only speed.
+    /// The number of the next blocks to collect that were prefetched. Only the speed depends on it.
     looked_at: usize,
 }
 
 impl Ftl {
-    /// A drive on which every address is free and every block erased.
+    /// Makes a drive on which every address is free and every block is erased.
     ///
     /// # Errors
-    /// What [`Shape::check`] says.
+    /// Returns what [`Shape::check`] refuses.
     pub fn new(shape: Shape) -> Result<Self, String> {
         shape.check()?;
         Ok(Self {
@@ -223,10 +223,10 @@ impl Ftl {
         })
     }
 
-    /// Frees every address and erases every block, leaving the host `logical_pages` addresses. Counters continue.
+    /// Frees every address and erases every block. The host then has `logical_pages` addresses. Counters continue.
     ///
     /// # Errors
-    /// What [`Shape::check`] says; the drive is then unchanged.
+    /// Returns what [`Shape::check`] refuses. The drive is then unchanged.
     pub fn format(&mut self, logical_pages: u32) -> Result<(), String> {
         let fresh = Self::new(Shape {
             logical_pages,
@@ -251,29 +251,29 @@ impl Ftl {
         &self.counters
     }
 
-    /// Logical pages that hold data.
+    /// The number of logical pages that hold data.
     #[must_use]
     pub fn mapped_pages(&self) -> u32 {
         self.mapped
     }
 
-    /// The share of the whole flash that holds valid data, from 0 to 1.
+    /// Returns the share of the whole flash that holds valid data, from 0 to 1.
     #[must_use]
     pub fn utilisation(&self) -> f64 {
         f64::from(self.mapped) / f64::from(self.shape.flash_pages())
     }
 
-    /// Erased blocks available, without the write points.
+    /// The number of erased blocks, without those of the write points.
     #[must_use]
     #[expect(clippy::cast_possible_truncation, reason = "there are fewer than 2^32 blocks")]
     pub fn free_blocks(&self) -> u32 {
         self.free.len() as u32
     }
 
-    /// The flash page that holds a logical page, if any does.
+    /// Returns the flash page of a logical page, or `None` if the logical page holds no data.
     ///
     /// # Panics
-    /// If there is no such logical page.
+    /// Panics if there is no such logical page.
     #[must_use]
     #[inline]
     pub fn flash_page(&self, logical: u32) -> Option<FlashPage> {
@@ -281,13 +281,13 @@ impl Ftl {
         (flash != FlashPage::NONE).then_some(flash)
     }
 
-    /// Reads the state of a logical page.
+    /// Reads the flash page of a logical page, to bring it into the processor's cache.
     #[inline]
     pub(super) fn touch(&self, logical: u32) -> u32 {
         self.flash_of.get(logical as usize).map_or(0, |flash| flash.number())
     }
 
-    /// The logical page that a flash page holds, if it holds one.
+    /// Returns the logical page that a flash page holds, if it is valid.
     #[inline]
     pub(super) fn held_by(&self, flash: FlashPage) -> Option<u32> {
         let logical = self.logical_of[flash.index()];
@@ -295,10 +295,10 @@ impl Ftl {
         still.then_some(logical)
     }
 
-    /// Writes a logical page, and returns its flash page. If no block is left, garbage collection comes first.
+    /// Writes a logical page and returns its flash page. If no block is left to write to, it first collects garbage.
     ///
     /// # Panics
-    /// If there is no such logical page.
+    /// Panics if there is no such logical page.
     #[inline]
     pub fn write(&mut self, logical: u32, observer: &mut impl Observer) -> FlashPage {
         let old = self.flash_of[logical as usize];
@@ -309,15 +309,15 @@ impl Ftl {
         }
         self.counters.host_pages += 1;
         if rare(self.points[HOST].room() == 0) {
-            // The old place is invalid. It must not look valid to a garbage collection that comes before the page has a
-            // new place.
+            // The old flash page is invalid. A garbage collection that comes before the page has a new one must not
+            // take it for valid.
             self.flash_of[logical as usize] = FlashPage::NONE;
             self.make_room(observer);
         }
         self.append(HOST, logical)
     }
 
-    /// Fills a page at the host's write point with nothing valid, garbage collection first as for a write; returns the flash page.
+    /// Fills a page without valid data at the host's write point and returns it. Garbage collection may come first.
     pub fn pad(&mut self, observer: &mut impl Observer) -> FlashPage {
         if self.points[HOST].room() == 0 {
             self.make_room(observer);
@@ -329,8 +329,8 @@ impl Ftl {
         flash
     }
 
-    /// Prefetches into the processor's cache the data that the writes of these pages (the first [`GROUP`] of them) will
-    /// change. It makes each step for all pages before the next step.
+    /// Prefetches into the processor's cache what a write of these pages (at most the first [`GROUP`]) will change.
+    /// Each step is done for all pages before the next step.
     pub(super) fn look_ahead(&self, logicals: impl Iterator<Item = u32>) {
         let mut places = [FlashPage::NONE; GROUP];
         let mut count = 0;
@@ -341,17 +341,17 @@ impl Ftl {
         self.touch_blocks(&places[..count]);
     }
 
-    /// Reads the state of the blocks of these flash pages, if there are any.
+    /// Reads the state of the blocks of these flash pages.
     #[inline]
     fn touch_blocks(&self, flashes: &[FlashPage]) {
         let blocks = flashes.iter().map(|flash| flash.number() >> self.shift);
         touch(blocks.map(|block| self.blocks.touch(block)));
     }
 
-    /// Frees a logical page; returns whether it held data.
+    /// Frees a logical page. Returns whether it held data.
     ///
     /// # Panics
-    /// If there is no such logical page.
+    /// Panics if there is no such logical page.
     pub fn trim(&mut self, logical: u32) -> bool {
         let old = std::mem::replace(&mut self.flash_of[logical as usize], FlashPage::NONE);
         if old == FlashPage::NONE {
@@ -368,7 +368,7 @@ impl Ftl {
         self.blocks.lose_page(flash.number() >> self.shift);
     }
 
-    /// Puts a logical page at a write point, and closes the block if that filled it.
+    /// Writes a logical page at a write point, and closes the block if it is full then.
     #[inline]
     fn append(&mut self, point: usize, logical: u32) -> FlashPage {
         let flash = FlashPage(self.open(point).next);
@@ -379,7 +379,7 @@ impl Ftl {
         flash
     }
 
-    /// A write point, with a block open.
+    /// Returns a write point. It first opens a block if none is open.
     #[inline]
     fn open(&mut self, point: usize) -> WritePoint {
         let here = &mut self.points[point];
@@ -391,7 +391,7 @@ impl Ftl {
         *here
     }
 
-    /// Counts pages put at a write point that has room for them.
+    /// Counts pages written at a write point, which must have room for them.
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "a block has at most 32768 pages")]
     fn fill_up(&mut self, point: usize, pages: usize) {
@@ -400,7 +400,7 @@ impl Ftl {
         here.next += pages as u32;
     }
 
-    /// Closes the block of a write point that was just written to, if that filled it.
+    /// Closes the block of a write point if the last write filled it.
     #[inline]
     fn close_if_full(&mut self, point: usize) {
         let here = self.points[point];

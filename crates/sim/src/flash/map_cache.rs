@@ -1,21 +1,21 @@
-//! The map of a drive that has too little memory for all of it (DRAM-less). The map lies on the flash, behind the host's
+//! The map of a drive whose memory is too small for all of it (DRAM-less). The map is on the flash, after the host's
 //! pages. A small cache, such as 64 MB of the host's memory, holds the pages of the map that were used last.
 //!
 //! A read waits for a page of the map that is not cached. A write does not, because its data are in the buffer. A
-//! changed page is programmed before it leaves the cache. Pages leave by the CLOCK algorithm (F. J. Corbató, 1968).
+//! changed page is programmed before it leaves the cache. The CLOCK algorithm (F. J. Corbató, 1968) picks the page.
 
 use std::ops::RangeInclusive;
 
 use super::ftl::NONE;
 
-/// The part of a map that is cached. Sizes are in flash pages.
+/// The sizes of a map and of its cache. Sizes are in flash pages.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct MapPart {
-    /// All pages of the map; they follow the host's logical pages.
+    /// The number of pages of the map. They follow the host's logical pages.
     pub map_pages: u32,
-    /// Logical pages that one page of the map covers.
+    /// The number of logical pages that one page of the map covers.
     pub covers: u32,
-    /// Pages of the map that the cache holds.
+    /// The number of pages of the map that the cache can hold.
     pub cached: u32,
 }
 
@@ -26,19 +26,19 @@ struct Slot {
     used: bool,
 }
 
-/// Whether a page of the map was cached. If not, it replaced another page, which is named if it was changed.
+/// Whether a page of the map was cached. If not, it may have replaced a changed page, whose number is given then.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Taken {
     Cached,
     Missed(Option<u32>),
 }
 
-/// The cache, empty at first.
+/// The cache. It is empty at first.
 #[derive(Clone, Debug)]
 pub(super) struct MapCache {
     part: MapPart,
     slots: Vec<Slot>,
-    /// For each page of the map, the slot that holds it.
+    /// For each page of the map, the number of its slot.
     slot_of: Vec<u32>,
     hand: usize,
 }
@@ -57,12 +57,12 @@ impl MapCache {
         *self = Self::new(self.part);
     }
 
-    /// The pages of the map for some logical pages.
+    /// Returns the pages of the map that cover some logical pages.
     pub(super) fn numbers(&self, page: u32, pages: u32) -> RangeInclusive<u32> {
         page / self.part.covers..=(page + pages - 1) / self.part.covers
     }
 
-    /// Uses a page of the map.
+    /// Uses a page of the map, and caches it if it is not cached.
     pub(super) fn take(&mut self, number: u32, changes: bool) -> Taken {
         if let Some(slot) = self.slots.get_mut(self.slot_of[number as usize] as usize) {
             slot.used = true;

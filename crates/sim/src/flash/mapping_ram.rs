@@ -1,23 +1,23 @@
-//! Host memory of a drive whose driver keeps the map on the host.
+//! The host memory that a drive's map takes if the drive's driver keeps the map on the host.
 //!
-//! Such a driver keeps one entry for each contiguous run of sectors, so its memory grows with the data on the drive and
-//! with the granularity of the writes. The worst case, one entry per sector, is published for both sector sizes; the
-//! bytes of an entry follow from it. Data written in whole database pages has one entry per page.
+//! Such a driver keeps one entry for each contiguous range of sectors. So its memory grows with the data on the drive,
+//! and with smaller writes. The worst case is one entry per sector. Its memory is published for both sector sizes, and
+//! the bytes of an entry follow from it. Data written in whole database pages have one entry per page.
 
 use serde::{Deserialize, Serialize};
 
-/// The cost of one drive's map, for a given driver and sector size. A drive that keeps its own map costs 0.
+/// The figures of one drive's map, for a driver and a sector size. A drive that keeps its own map takes no host memory.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct MappingRam {
-    /// Host memory for `per_data_bytes` of data if every sector is an entry.
+    /// The host memory for `per_data_bytes` of data if every sector has an entry.
     pub worst_case_bytes: u64,
     /// The amount of data to which `worst_case_bytes` refers.
     pub per_data_bytes: u64,
-    /// How many times less memory this driver takes than the published worst case.
+    /// The published worst case divided by this driver's memory.
     pub driver_divisor: u32,
     /// The smallest unit that the map can address.
     pub sector_bytes: u32,
-    /// Contiguous bytes in the host's writes: a database page.
+    /// The contiguous bytes in the host's writes: a database page.
     pub extent_bytes: u32,
 }
 
@@ -32,7 +32,7 @@ impl MappingRam {
         extent_bytes: 8192,
     };
 
-    /// Host memory for a map of `data_bytes`.
+    /// Returns the host memory for the map of `data_bytes`.
     #[must_use]
     pub fn bytes_for(&self, data_bytes: u64) -> u64 {
         let (numerator, denominator) = self.ratio();
@@ -40,7 +40,7 @@ impl MappingRam {
         u64::try_from(bytes).unwrap_or(u64::MAX)
     }
 
-    /// The largest amount of mapped data with which the map takes at most `ram_bytes`.
+    /// Returns how much data can be mapped before the map takes more than `ram_bytes`.
     #[must_use]
     pub fn data_within(&self, ram_bytes: u64) -> u64 {
         let (numerator, denominator) = self.ratio();
@@ -51,7 +51,7 @@ impl MappingRam {
         u64::try_from(bytes).unwrap_or(u64::MAX)
     }
 
-    /// Bytes of memory per byte of data, as a fraction: an entry covers an extent instead of a sector.
+    /// Returns the bytes of memory per byte of data, as a fraction. An entry covers `extent_bytes` instead of a sector.
     fn ratio(&self) -> (u128, u128) {
         let numerator = u128::from(self.worst_case_bytes) * u128::from(self.sector_bytes);
         let extent = u128::from(self.extent_bytes.max(self.sector_bytes));

@@ -1,77 +1,77 @@
-//! One drive's behaviour as plain integers: a profile resolved for one format, driver, sector size and scale.
+//! One drive's behaviour as plain integers, computed from a profile for one format, driver, sector size and scale.
 
 use super::ftl::Shape;
 use super::map_cache::MapPart;
 use super::mapping_ram::MappingRam;
 use crate::kernel::SEC;
 
-/// When garbage collection runs, in blocks of the whole drive.
+/// When garbage collection runs. Figures are in blocks of the whole drive.
 ///
-/// Below `start_blocks` free blocks, garbage collection runs alongside the host's writes, and takes turns with them on the flash
-/// until `stop_blocks` are free: writes come in bursts, fast while there is room, slow while garbage collection makes room. An
-/// idle drive collects by itself up to `idle_blocks`.
+/// If fewer than `start_blocks` are free, garbage collection takes turns with the host's writes on the flash until
+/// `stop_blocks` are free. So writes come in bursts: they are fast while there is room, and slow during garbage
+/// collection. An idle drive collects until `idle_blocks` are free.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct GarbageCollection {
     /// Garbage collection starts when fewer blocks are free.
     pub start_blocks: u32,
-    /// Garbage collection stops when as many blocks are free.
+    /// Garbage collection stops when this many blocks are free.
     pub stop_blocks: u32,
-    /// While it runs, pages that garbage collection reclaims per 1000 pages that the host writes. Must exceed 1000, or it never
-    /// stops.
+    /// During garbage collection, the pages that it reclaims per 1000 pages that the host writes. This must exceed
+    /// 1000. Otherwise garbage collection never stops.
     pub pace_per_mille: u32,
-    /// How long the drive must have been idle.
+    /// How long the drive must have been idle before it collects by itself.
     pub idle_after_ns: u64,
-    /// An idle drive collects until this many blocks are free; 0 for a drive that does not.
+    /// An idle drive collects until this many blocks are free. 0 if the drive never does so.
     pub idle_blocks: u32,
 }
 
-/// All parameters that [`super::Drive`] needs.
+/// All parameters of a [`super::Drive`].
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Parameters {
     /// The dimensions of the map.
     pub shape: Shape,
-    /// Bytes of a flash page, which is also the map's page.
+    /// The bytes of a flash page. The map has pages of the same size.
     pub flash_page_bytes: u32,
-    /// Dies, which work in parallel, each on one operation at a time.
+    /// The number of dies. They work in parallel, each on one operation at a time.
     pub dies: u32,
-    /// A die's time to read a page and hand it over.
+    /// A die's time to read a page and transfer it.
     pub read_ns: u64,
-    /// A die's time to take a page and program it.
+    /// A die's time to receive a page and program it.
     pub program_ns: u64,
     /// A die's time to erase.
     pub erase_ns: u64,
-    /// Pages that one such erase frees.
+    /// The number of pages that one such erase frees.
     pub erase_pages: u32,
-    /// Jitter of reads and programs, either way, in per mille of their time.
+    /// The jitter of reads and programs, plus or minus, in thousandths of their time.
     pub jitter_per_mille: u32,
-    /// How many programs waiting on a die go before a later read while a write waits for room in the buffer; otherwise
-    /// none do. The operation in progress always does.
+    /// While a write waits for room in the buffer: the number of programs on a die that go before a later read.
+    /// Otherwise the read goes before them. It never goes before the operation in progress.
     pub programs_before_read: u32,
-    /// Flash pages, in thousandths, programmed per write beyond its data.
+    /// The flash pages, in thousandths, that are programmed per write in addition to its data.
     pub padding_per_mille: u32,
-    /// Overhead of a read besides the die and the link.
+    /// The time of a read apart from the die and the link.
     pub read_command_ns: u64,
-    /// Overhead of a write besides the link, once its data are in the buffer.
+    /// The time of a write apart from the link, when its data are in the buffer.
     pub write_command_ns: u64,
-    /// From the drive to the host.
+    /// The rate from the drive to the host.
     pub link_read_bytes_per_s: u64,
-    /// From the host to the drive.
+    /// The rate from the host to the drive.
     pub link_write_bytes_per_s: u64,
-    /// Pages that the drive buffers before they are programmed. A write is done when its data are here.
+    /// The pages that the drive buffers before they are programmed. A write is done when its data are in the buffer.
     pub buffer_pages: u32,
     /// When garbage collection runs.
     pub garbage_collection: GarbageCollection,
-    /// Whether the drive learns which addresses the file system freed. If not, they stay valid until written or
-    /// formatted.
+    /// Whether the drive gets trims for addresses that the file system freed. If not, their data stay valid until they
+    /// are written or formatted.
     pub trim: bool,
-    /// Which part of the map the drive caches; `None` for all of it. Its pages are the last ones of the shape's logical pages.
+    /// The part of the map that the drive caches; `None` for all. The map's pages are the last logical pages.
     pub map_part: Option<MapPart>,
-    /// The map's cost in host memory.
+    /// The host memory that the map takes.
     pub mapping: MappingRam,
-    /// Host memory that the map may take; `None` for no limit.
+    /// The host memory that the map may take; `None` for no limit.
     pub host_ram_bytes: Option<u64>,
-    /// Mean further delay of an appended piece of log, exponentially distributed: how soon its end is noticed. It delays
-    /// nothing else.
+    /// The mean of an additional delay of each log write until its end is noticed. It is exponentially distributed, and
+    /// delays no other request.
     pub log_delay_ns: u64,
     /// CPU time of the host per request.
     pub host_cpu_ns: u64,
@@ -80,13 +80,13 @@ pub struct Parameters {
 }
 
 impl Parameters {
-    /// Says what is wrong with these parameters, if anything is.
+    /// Checks these parameters.
     ///
     /// # Errors
-    /// A sentence for the author of the figures.
+    /// Returns a sentence that says what is wrong, for the author of the figures.
     pub fn check(&self) -> Result<(), String> {
         self.shape.check()?;
-        // All else is within the limits of the profile's figures.
+        // All other figures are within the limits of the profile.
         let chosen = [
             ("sector_bytes", u64::from(self.mapping.sector_bytes), 1, 1 << 20),
             ("log_delay_ns", self.log_delay_ns, 0, SEC),
@@ -122,7 +122,7 @@ impl Parameters {
         Ok(())
     }
 
-    /// Blocks beyond those that the host's addresses fill and those that can never hold its data.
+    /// Returns the number of blocks that are neither needed for the host's addresses nor unusable for its data.
     #[must_use]
     pub fn spare_blocks(&self) -> u32 {
         let shape = &self.shape;
@@ -130,8 +130,8 @@ impl Parameters {
         shape.blocks.saturating_sub(needed)
     }
 
-    /// CPU time of the host for a request of this many bytes, whose driver looks up every sector. The drive doesn't
-    /// spend this time; the caller charges it to the host's CPUs.
+    /// Returns the host's CPU time for a request of this many bytes, because the driver looks up every sector. The
+    /// drive does not take this time. The caller charges it to the host's CPUs.
     #[must_use]
     pub fn host_cpu_for(&self, bytes: u64) -> u64 {
         self.host_cpu_ns + bytes.div_ceil(u64::from(self.mapping.sector_bytes)) * self.host_cpu_sector_ns

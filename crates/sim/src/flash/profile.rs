@@ -1,8 +1,8 @@
-//! A drive as data: every figure with its label and its source, as in a profile's file.
+//! A drive's profile. Each figure has its label and its source, as in the profile's file.
 //!
-//! The figures of a profile are those of the real drive. [`DriveProfile::parameters`] picks a format, a driver and a sector
-//! size, shrinks the drive by the scale of the world, and leaves plain integers. Capacities and the host's memory
-//! shrink; times, dies, links and the buffer stay, as scale shrinks the world but not the clock.
+//! The figures of a profile are those of the real drive. [`DriveProfile::parameters`] picks a format, a driver and a
+//! sector size, shrinks the drive by the scale, and returns plain integers. Capacities and the host's memory shrink.
+//! Times, dies, links and the buffer don't, because a scale does not change the clock.
 
 use std::collections::BTreeMap;
 
@@ -114,7 +114,7 @@ fn flash() -> String {
     "flash".to_owned()
 }
 
-/// A flash drive as in its profile's file.
+/// A flash drive's profile, as in its file.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct DriveProfile {
@@ -122,17 +122,17 @@ pub struct DriveProfile {
     pub name: String,
     /// Its display name.
     pub title: String,
-    /// What kind of drive it is: `flash`.
+    /// The kind of drive: `flash`.
     #[serde(default = "flash", skip_serializing)]
     pub kind: String,
-    /// Its price, as information for buyers; nothing here depends on it.
+    /// Its price, as information for buyers. The simulator does not use it.
     #[serde(default, skip_serializing)]
     pub price_usd: Option<Figure<f64>>,
     /// Its geometry.
     pub geometry: Geometry,
     /// Usable bytes in each of its formats.
     pub formats: BTreeMap<String, Figure<u64>>,
-    /// The factory format: drives that only an operating system has formatted have it.
+    /// The factory format. A drive has this format if only an operating system has formatted it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub factory_format: Option<Figure<String>>,
     /// How long things take.
@@ -140,7 +140,7 @@ pub struct DriveProfile {
     /// How blocks are reclaimed.
     #[serde(rename = "cleaning")]
     pub garbage_collection: GarbageCollectionFigures,
-    /// Whether the stack above sends trims to the drive for freed addresses.
+    /// Whether the software above the drive sends it trims for freed addresses.
     pub trim: Figure<bool>,
     /// The cost of its map on the host.
     pub mapping: MappingFigures,
@@ -152,7 +152,7 @@ words!(VictimPolicy: "greedy", "fifo");
 words!(Streams: "separate", "shared");
 
 impl DriveProfile {
-    /// All figures of such a profile, by their group.
+    /// Returns all figures of such a profile, by group.
     pub(crate) fn declared() -> Vec<(&'static str, Vec<Declared>)> {
         vec![
             ("geometry", Geometry::declared()),
@@ -177,7 +177,7 @@ figures! {
     }
 }
 
-/// What a scenario chooses of a drive.
+/// A scenario's choices about a drive.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Setup {
@@ -187,7 +187,7 @@ pub struct Setup {
     pub driver: String,
     /// One of the profile's sector sizes.
     pub sector_bytes: u32,
-    /// How many times smaller the world is; 1 is life-size.
+    /// How many times smaller the world is. 1 is life-size.
     pub scale: u32,
     /// Whether the drive gets trims for freed addresses; `None` for the profile's value.
     #[serde(default)]
@@ -195,16 +195,16 @@ pub struct Setup {
     /// Memory of the life-size host that the map may take; `None` for no limit.
     #[serde(default)]
     pub host_ram_bytes: Option<u64>,
-    /// Mean further delay of an appended piece of log.
+    /// The mean of an additional delay of each log write.
     #[serde(default)]
     pub log_delay_ns: u64,
 }
 
 impl DriveProfile {
-    /// Resolves `setup` into plain integers.
+    /// Computes the drive's parameters for `setup`, as plain integers.
     ///
     /// # Errors
-    /// A sentence that names what this profile lacks or does not allow, and the alternatives.
+    /// Returns a sentence that names what this profile lacks or does not allow, and the alternatives.
     pub(crate) fn parameters(&self, setup: &Setup) -> Result<Parameters, String> {
         self.resolve(setup)
             .and_then(|parameters| parameters.check().map(|()| parameters))

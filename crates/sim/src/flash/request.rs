@@ -1,4 +1,4 @@
-//! The requests to a drive, its counters, and the reason why it may stop answering.
+//! The requests to a drive, its counters, and the reason why it may go off-line.
 
 use std::fmt;
 
@@ -21,23 +21,23 @@ pub enum Op {
         /// How many.
         pages: u32,
     },
-    /// Writes bytes anywhere: a piece of log. Pieces that follow each other within a page are programmed together.
+    /// Writes bytes at any offset, as for the log. Writes that follow each other within a page are programmed together.
     WriteBytes {
-        /// Where the first one goes.
+        /// The offset of the first byte.
         offset: u64,
-        /// How many, whole sectors.
+        /// The number of bytes, in whole sectors.
         bytes: u64,
     },
 }
 
-/// Why a drive no longer answers: the host has no memory left for its map.
+/// Why a drive went off-line: the host has too little memory for its map.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Offline {
-    /// Data on the drive when it went off-line.
+    /// The bytes of data on the drive when it went off-line.
     pub mapped_bytes: u64,
-    /// The memory that their map would have taken.
+    /// The memory that the map of these data would have taken.
     pub mapping_bytes: u64,
-    /// The memory that the host had for it.
+    /// The memory that the host had for the map.
     pub host_ram_bytes: u64,
 }
 
@@ -54,10 +54,10 @@ impl fmt::Display for Offline {
 
 impl std::error::Error for Offline {}
 
-/// Counters since the drive was made; they only grow.
+/// Counters since the drive was made. They only grow.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Counters {
-    /// In the map.
+    /// The counters of the map.
     pub ftl: FtlCounters,
     /// Pages that the host read.
     pub read_pages: u64,
@@ -65,9 +65,9 @@ pub struct Counters {
     pub read_bytes: u64,
     /// Bytes that the host wrote.
     pub written_bytes: u64,
-    /// How long writes waited for room in the buffer, summed over pages.
+    /// The sum, over pages, of the times that writes waited for room in the buffer.
     pub buffer_wait_ns: u64,
-    /// Time that dies spent, summed over dies.
+    /// The sum of the times that the dies were busy.
     pub die_busy_ns: u64,
     /// Blocks collected while the drive was idle.
     pub idle_collections: u64,
@@ -76,7 +76,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// All but the map's, in the order in which they are saved.
+    /// Returns all counters except the map's, in the order in which they are saved.
     pub(super) fn own(&mut self) -> [&mut u64; 7] {
         [
             &mut self.read_pages,
@@ -89,7 +89,7 @@ impl Counters {
         ]
     }
 
-    /// What happened since `earlier`.
+    /// Returns the increase of each counter since `earlier`.
     #[must_use]
     pub fn since(mut self, mut earlier: Self) -> Self {
         for (now, before) in self.own().into_iter().zip(earlier.own()) {

@@ -1,19 +1,19 @@
-//! A drive's map as bytes, so that a drive can be saved and loaded again.
+//! A drive's map as bytes, so that a drive can be saved and loaded.
 //!
-//! Little-endian 32- and 64-bit words: a magic word with the version, the shape, the counters, the write points, the free
-//! blocks, the closed blocks in their order, and the content of each flash page; last a checksum over all of it.
-//! Derived data (the map from logical pages, valid counts) is not stored, but computed again. Then [`Ftl::check`]
-//! checks the whole map, so damaged bytes never become a drive.
+//! The bytes are little-endian words of 32 and 64 bits: a magic word with the version, the shape, the counters, the
+//! write points, the free blocks, the closed blocks in their order, and the content of each flash page. At the end is a
+//! checksum over all of this. Derived data (the map from logical pages, and the valid counts) are not stored but
+//! recomputed. Then [`Ftl::check`] checks everything, so damaged bytes are never used.
 
 use super::ftl::{FlashPage, Ftl, FtlCounters, NONE, Shape, Streams, WritePoint};
 use super::victims::VictimPolicy;
 use crate::saved::{Reader, StateError, Writer};
 
-/// "FLASHMAP" without its last letter, then the version of this layout.
+/// The word "FLASHMAP" without its last letter, and the version of this layout.
 const MAGIC: u64 = u64::from_le_bytes(*b"FLASHMA\x01");
 
 impl Ftl {
-    /// This map as bytes: the same map gives the same bytes.
+    /// Returns this map as bytes. Equal maps give equal bytes.
     #[must_use]
     pub fn save(&self) -> Vec<u8> {
         let mut out = Writer::default();
@@ -36,10 +36,10 @@ impl Ftl {
         out.finish()
     }
 
-    /// The map that [`Ftl::save`] wrote.
+    /// Reads a map that [`Ftl::save`] wrote.
     ///
     /// # Errors
-    /// If the bytes are not a complete map of this kind.
+    /// Fails if the bytes are not a complete map of this kind.
     pub fn load(bytes: &[u8]) -> Result<Self, StateError> {
         let mut input = Reader::new(bytes, MAGIC)?;
         let shape = read_shape(&mut input)?;

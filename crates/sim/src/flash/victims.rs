@@ -1,10 +1,10 @@
 //! The number of valid pages of each block, and the order in which closed blocks will be collected.
 //!
-//! Closed blocks are kept in one ring. Under FIFO they are in the order in which they were closed. Under greedy, they
+//! Closed blocks are kept in one ring. Under FIFO they are in the order in which they were closed. Under greedy they
 //! are sorted by their number of valid pages, and `starts` says where each number begins. A block that loses a page
-//! swaps places with the first block of its number, and that number then begins one place later. This is the bucket
-//! array of V. Batagelj and M. Zaversnik, "An O(m) algorithm for cores decomposition of networks", 2003: constant time,
-//! no links to follow, 8 bytes per block for its count and place and 4 to 8 for the ring.
+//! swaps places with the first block of the same number, and that number then begins one place later. This is the
+//! bucket array of V. Batagelj and M. Zaversnik, "An O(m) algorithm for cores decomposition of networks", 2003. It
+//! takes constant time, and 12 to 16 bytes per block: 8 for its count and place, and 4 to 8 for the ring.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,14 +18,14 @@ pub enum VictimPolicy {
     Fifo,
 }
 
-/// The place of a block that is not closed.
+/// The place of a block that is not closed, and of every block under FIFO.
 const NOWHERE: u32 = u32::MAX;
 
-/// The state of a block in one place, so that a write to its pages accesses one distant place in memory, not two.
+/// The state of a block. Both fields are together, so that a write accesses one distant place in memory, not two.
 #[derive(Clone, Copy, Debug)]
 struct Block {
     valid: u32,
-    /// Its index in the ring, or `NOWHERE`. Always the latter under FIFO, which never moves a block.
+    /// Its index in the ring, or `NOWHERE`. It is always `NOWHERE` under FIFO, which never moves a block.
     place: u32,
 }
 
@@ -34,15 +34,15 @@ const EMPTY: Block = Block {
     place: NOWHERE,
 };
 
-/// The blocks of one drive, erased, open and closed.
+/// The blocks of one drive: erased, open and closed.
 #[derive(Clone, Debug)]
 pub(super) struct Blocks {
     policy: VictimPolicy,
     each: Vec<Block>,
-    /// The ring, with a power of two of places; those in use run from `starts[0]` up to the last of `starts`, both
-    /// modulo the size.
+    /// The ring. Its size is a power of two. The places in use begin at `starts[0]` and end before the last of
+    /// `starts`, both modulo the size.
     ring: Vec<u32>,
-    /// `starts[v]`: how many places, since the beginning of time and modulo 2^32, lie before the blocks with `v` valid pages.
+    /// `starts[v]`: the place where blocks with `v` valid pages begin. It counts all places used so far, modulo 2^32.
     starts: Vec<u32>,
 }
 
@@ -60,7 +60,7 @@ impl Blocks {
         }
     }
 
-    /// How many valid pages a block has.
+    /// The number of valid pages of a block.
     #[inline]
     pub(super) fn valid(&self, block: u32) -> u32 {
         self.each[block as usize].valid
@@ -88,7 +88,7 @@ impl Blocks {
         }
     }
 
-    /// Removes the next block to collect, which then counts as empty; also returns how many valid pages it had.
+    /// Removes the next block to collect and sets its count to 0. Returns the block and its count of valid pages.
     pub(super) fn pop(&mut self) -> Option<(u32, u32)> {
         let block = self.front()?;
         let Block { valid, .. } = std::mem::replace(&mut self.each[block as usize], EMPTY);
@@ -102,12 +102,12 @@ impl Blocks {
         Some((block, valid))
     }
 
-    /// The next block to collect.
+    /// Returns the next block to collect.
     pub(super) fn front(&self) -> Option<u32> {
         (self.starts[0] != self.tail()).then(|| self.ring[self.index(self.starts[0])])
     }
 
-    /// Counts a page of a block, closed or not, that is no longer valid.
+    /// Records that a page of a block is no longer valid. The block may be closed or not.
     #[inline(always)]
     pub(super) fn lose_page(&mut self, block: u32) {
         let Block { valid, place } = &mut self.each[block as usize];
@@ -124,7 +124,7 @@ impl Blocks {
         self.each.get(block as usize).map_or(0, |block| block.valid)
     }
 
-    /// All closed blocks, next victim first.
+    /// Returns all closed blocks in the order in which they will be collected.
     pub(super) fn in_order(&self) -> impl Iterator<Item = u32> + Clone {
         let head = self.starts[0];
         (0..self.len()).map(move |step| self.ring[self.index(head.wrapping_add(step))])
@@ -134,7 +134,7 @@ impl Blocks {
         self.tail().wrapping_sub(self.starts[0])
     }
 
-    /// Moves a closed block from the blocks with `count` valid pages to the end of those with one fewer.
+    /// Moves a closed block from the blocks with `count` valid pages to the end of those with one page fewer.
     #[inline(always)]
     fn swap_down(&mut self, block: u32, count: u32) {
         let start = self.starts[count as usize];

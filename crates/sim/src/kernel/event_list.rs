@@ -1,4 +1,4 @@
-//! The future-event list: (time, sequence, action), the earliest first. A line holds few events, a heap many.
+//! The future-event list, ordered by time and then by sequence number. A few events are in a line, many in a heap.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -16,19 +16,19 @@ const TOKEN_BITS: u32 = 28;
 
 const _: () = assert!(TIME_BITS + SEQUENCE_BITS + ACTION_BITS == 128);
 
-/// The target of an event: a handler of the executor. Port 0 is the executor itself, which resumes a process.
+/// The target of an event: a handler of the executor. Port 0 is the executor itself. It resumes a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Port(u8);
 
 impl Port {
-    /// How many ports there are, the executor's own included.
+    /// The number of ports, including the executor's own.
     pub const COUNT: usize = 16;
     pub(super) const RESUME: Self = Self(0);
 
-    /// Port `number`, from 1 to 15. [`crate::sqlos`], where used, takes ports 1 to 5.
+    /// Returns port `number`, from 1 to 15. If [`crate::sqlos`] is used, it takes ports 1 to 5.
     ///
     /// # Panics
-    /// If there is no such port.
+    /// Panics if there is no such port.
     #[must_use]
     pub const fn new(number: u8) -> Self {
         assert!(number > 0 && (number as usize) < Self::COUNT, "ports are 1 to 15");
@@ -40,7 +40,7 @@ impl Port {
     }
 }
 
-/// The action of an event: resume a process, or call a port with a token. 32 bits.
+/// The action of an event, in 32 bits: resume a process, or call a port with a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Action(u32);
 
@@ -48,10 +48,10 @@ impl Action {
     /// Tokens and process numbers must stay below this: 2^28.
     pub const TOKEN_LIMIT: u32 = 1 << TOKEN_BITS;
 
-    /// Calls the handler at `port` with `token`.
+    /// Makes an action that calls the handler at `port` with `token`.
     ///
     /// # Panics
-    /// If `token` is not below [`Action::TOKEN_LIMIT`].
+    /// Panics if `token` is not below [`Action::TOKEN_LIMIT`].
     #[must_use]
     pub const fn call(port: Port, token: u32) -> Self {
         assert!(token < Self::TOKEN_LIMIT, "a token has 28 bits");
@@ -64,38 +64,38 @@ impl Action {
         Port((self.0 >> TOKEN_BITS) as u8)
     }
 
-    /// The token it is called with.
+    /// The token with which the port is called.
     #[must_use]
     pub const fn token(self) -> u32 {
         self.0 & (Self::TOKEN_LIMIT - 1)
     }
 }
 
-/// From this many events on, the heap is used.
+/// If there are this many events, the list changes to the heap.
 const MANY: usize = 256;
-/// Once only this many are left, the line is used again.
+/// If only this many are left, the list changes back to the line.
 const FEW: usize = 128;
-/// Events taken from the line are removed once there are this many.
+/// When this many events were taken from the line, they are removed from it.
 const SWEEP: usize = 64;
 
-/// Future events, which are taken out in the order of their times. Equal times are taken out in scheduling order.
+/// Future events. They are taken out in order of time, and at equal times in the order in which they were scheduled.
 ///
-/// An event is one 128-bit number, time in the upper 56 bits, a sequence number in the next 40, the action below, so that a
-/// single comparison orders two events.
+/// An event is one 128-bit number: the time in the upper 56 bits, a sequence number in the next 40, and the action in
+/// the lowest 32. So a single comparison orders two events.
 ///
-/// Few events, as of a server with some cores, are in a line. Most new events go to its end. Many events form a heap.
+/// A few events, as for a server of a few cores, are in a sorted line. Most new ones go to its end. Many are in a heap.
 #[derive(Clone, Debug, Default)]
 pub struct EventList {
-    /// Few events, the earliest first. All before `first` have been taken.
+    /// The events if they are few, the earliest first. All before index `first` have been taken.
     line: Vec<u128>,
     first: usize,
-    /// Many events, while the line is empty; otherwise this is empty.
+    /// The events if they are many. The line is then empty. Otherwise the heap is empty.
     heap: BinaryHeap<Reverse<u128>>,
     sequence: u64,
 }
 
 impl EventList {
-    /// An empty list.
+    /// Makes an empty list.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -106,28 +106,28 @@ impl EventList {
         }
     }
 
-    /// How many events are to come.
+    /// The number of events in the list.
     #[must_use]
     pub fn len(&self) -> usize {
         self.line.len() - self.first + self.heap.len()
     }
 
-    /// True if no event is left.
+    /// Whether no event is left.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How many events have been taken out.
+    /// The number of events that have been taken out.
     #[must_use]
     pub fn taken(&self) -> u64 {
         self.sequence - self.len() as u64
     }
 
-    /// Puts in an event at `time_ns`.
+    /// Adds an event at `time_ns`.
     ///
     /// # Panics
-    /// If `time_ns` is not below [`TIME_LIMIT_NS`], or after 2^40 events.
+    /// Panics if `time_ns` is not below [`TIME_LIMIT_NS`], or after 2^40 events.
     #[inline(always)]
     pub fn push(&mut self, time_ns: Ns, action: Action) {
         assert!(
@@ -185,7 +185,7 @@ impl EventList {
         Some((time_of(key), action_of(key)))
     }
 
-    /// The time of the earliest event; `Ns::MAX` if there is none.
+    /// Returns the time of the earliest event, or `Ns::MAX` if there is none.
     #[must_use]
     #[inline]
     pub fn next_time_ns(&self) -> Ns {

@@ -1,4 +1,4 @@
-//! The clock, the actions that are ready now, and the loop over both.
+//! The clock, the actions that are ready now, and the loop that runs them.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -9,7 +9,7 @@ use std::task::{Context, Waker};
 use super::Ns;
 use super::event_list::{Action, EventList, Port};
 
-/// A process by its number, in the order of spawning.
+/// A process, by its number. Processes are numbered in the order of spawning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ProcessId(pub(crate) u32);
 
@@ -31,18 +31,18 @@ impl ProcessId {
     }
 }
 
-/// The clock and the events to come: what processes and handlers see of the simulation. Shared by plain reference.
+/// The clock and the future events. Processes and handlers share it by plain reference.
 #[derive(Debug)]
 pub struct Kernel {
     now_ns: Cell<Ns>,
-    /// Times up to this one, itself included, may be reached in the present [`Executor::run_until`].
+    /// The present [`Executor::run_until`] may reach times up to and including this one.
     limit_ns: Cell<Ns>,
     current: Cell<ProcessId>,
     events: RefCell<EventList>,
-    /// Actions due in this nanosecond, in order, before the next event.
+    /// The actions that are due at the present time, in order. They come before the next event.
     ready: RefCell<VecDeque<Action>>,
     stopping: Cell<bool>,
-    /// True if the next event must wait, because something is ready or the run must stop.
+    /// Whether the next event must wait, because an action is ready or the run is to stop.
     busy: Cell<bool>,
     may_jump: Cell<bool>,
     jumps: Cell<u64>,
@@ -55,7 +55,7 @@ impl Default for Kernel {
 }
 
 impl Kernel {
-    /// A world at time 0 without events.
+    /// Makes a kernel at time 0 without events.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -71,27 +71,27 @@ impl Kernel {
         }
     }
 
-    /// The time.
+    /// The present simulated time.
     #[must_use]
     #[inline]
     pub fn now(&self) -> Ns {
         self.now_ns.get()
     }
 
-    /// The process that runs now.
+    /// Returns the process that runs now.
     ///
-    /// In a handler, and outside of a run, there is none. The returned number then names no process, and can't be
-    /// resumed.
+    /// In a handler and outside of a run, no process runs. The number that is then returned belongs to no process and
+    /// can't be resumed.
     #[must_use]
     #[inline]
     pub fn current(&self) -> ProcessId {
         self.current.get()
     }
 
-    /// Schedules `action` at `time_ns`, after everything already scheduled for that time.
+    /// Schedules `action` at `time_ns`, after all actions that are already scheduled for that time.
     ///
     /// # Panics
-    /// If that time is past.
+    /// Panics if that time is past.
     #[inline]
     pub fn at(&self, time_ns: Ns, action: Action) {
         assert!(
@@ -102,14 +102,14 @@ impl Kernel {
         self.events.borrow_mut().push(time_ns, action);
     }
 
-    /// Schedules `action` now, after all actions that are already ready, and before the next event.
+    /// Schedules `action` now, after the actions that are already ready and before the next event.
     #[inline]
     pub fn soon(&self, action: Action) {
         self.ready.borrow_mut().push_back(action);
         self.busy.set(true);
     }
 
-    /// Resumes `process` now, after all ready actions. The process must be waiting, and nothing else may resume it.
+    /// Resumes `process` now, after the actions that are already ready. It must wait, and only this may resume it.
     #[inline]
     pub fn resume(&self, process: ProcessId) {
         self.soon(process.resumption());
@@ -118,13 +118,13 @@ impl Kernel {
     /// Resumes `process` at `time_ns`.
     ///
     /// # Panics
-    /// If that time is past.
+    /// Panics if that time is past.
     #[inline]
     pub fn resume_at(&self, time_ns: Ns, process: ProcessId) {
         self.at(time_ns, process.resumption());
     }
 
-    /// Moves the clock by `length_ns` if nothing else would happen up to that time. Returns whether it moved the clock.
+    /// Moves the clock by `length_ns` if nothing else would happen until then. Returns whether it did.
     #[inline]
     pub fn try_advance(&self, length_ns: Ns) -> bool {
         let then_ns = self.now() + length_ns;
@@ -139,8 +139,8 @@ impl Kernel {
         free
     }
 
-    /// Whether [`Kernel::try_advance`] may ever succeed; true unless turned off here. It changes only the speed of a
-    /// run, as tests and a bench show.
+    /// Sets whether [`Kernel::try_advance`] may succeed. It may by default. Only the speed of a run depends on it, as
+    /// tests and a benchmark show.
     #[cfg(any(test, feature = "internals"))]
     pub fn set_jumps(&self, jumps: bool) {
         self.may_jump.set(jumps);
@@ -152,7 +152,7 @@ impl Kernel {
         self.busy.set(true);
     }
 
-    /// Takes out the next action of this nanosecond; `None` once the run must stop.
+    /// Takes out the next ready action, or returns `None` if no action is ready or the run must stop.
     #[inline]
     fn next_ready(&self) -> Option<Action> {
         if self.stopping.get() {
@@ -164,7 +164,7 @@ impl Kernel {
         action
     }
 
-    /// The number of events and jumps so far, which is the length of the simulation in steps.
+    /// The number of events and jumps that have happened.
     #[must_use]
     pub fn steps(&self) -> u64 {
         self.events.borrow().taken() + self.jumps.get()
@@ -176,7 +176,7 @@ impl Kernel {
 pub enum Halt {
     /// [`Kernel::stop`] was called.
     Stopped,
-    /// The next event lies after the limit; the clock stands at the limit.
+    /// The next event is later than the limit. The clock is at the limit.
     LimitReached,
     /// No event is left. Processes that still wait will wait forever.
     NothingLeft,
@@ -185,7 +185,7 @@ pub enum Halt {
 type Process<'w> = Pin<Box<dyn Future<Output = ()> + 'w>>;
 type Handler<'w> = Box<dyn FnMut(u32) + 'w>;
 
-/// Owns the processes and handlers of a simulation, and runs them. Built after the world they borrow.
+/// Owns the processes and handlers of a simulation, and runs them. It must be built after the world that they borrow.
 pub struct Executor<'w> {
     kernel: &'w Kernel,
     processes: Vec<Option<Process<'w>>>,
@@ -204,7 +204,7 @@ impl std::fmt::Debug for Executor<'_> {
 }
 
 impl<'w> Executor<'w> {
-    /// An executor without processes, over the clock and events of `kernel`.
+    /// Makes an executor without processes, with the clock and events of `kernel`.
     #[must_use]
     pub fn new(kernel: &'w Kernel) -> Self {
         Self {
@@ -219,7 +219,7 @@ impl<'w> Executor<'w> {
     /// Adds a process that starts when it is first resumed.
     ///
     /// # Panics
-    /// If there are 2^28 processes already.
+    /// Panics if there are 2^28 processes already.
     pub fn spawn(&mut self, process: impl Future<Output = ()> + 'w) -> ProcessId {
         let id = u32::try_from(self.processes.len()).unwrap_or(Action::TOKEN_LIMIT);
         assert!(id < Action::TOKEN_LIMIT, "a simulation has at most 2^28 processes");
@@ -228,28 +228,28 @@ impl<'w> Executor<'w> {
         ProcessId(id)
     }
 
-    /// Sets the handler of `port`. Handlers can't wait; they schedule, resume and change state.
+    /// Sets the handler of `port`. A handler can't wait. It can schedule and resume processes, and change state.
     ///
     /// # Panics
-    /// If the port has a handler already.
+    /// Panics if the port has a handler already.
     pub fn on(&mut self, port: Port, handler: impl FnMut(u32) + 'w) {
         let taken = self.handlers[port.index()].replace(Box::new(handler)).is_some();
         assert!(!taken, "{port:?} has two handlers");
     }
 
-    /// Sets the handler of a process's end; it is called with the process's number while that is still the current one.
+    /// Sets the handler of processes' ends. It gets the number of the process, which is then still the current one.
     ///
     /// # Panics
-    /// If that was set before.
+    /// Panics if there is such a handler already.
     pub fn on_end(&mut self, handler: impl FnMut(u32) + 'w) {
         let taken = self.at_end.replace(Box::new(handler)).is_some();
         assert!(!taken, "a process's end has two handlers");
     }
 
-    /// Runs everything up to and including `limit_ns`, and sets the clock to it. Called again, it continues.
+    /// Runs everything up to and including `limit_ns`, and sets the clock to it. Another call continues the simulation.
     ///
     /// # Panics
-    /// If `limit_ns` is past, or if a process or a handler panics.
+    /// Panics if `limit_ns` is past, or if a process or a handler panics.
     pub fn run_until(&mut self, limit_ns: Ns) -> Halt {
         let halt = self.run_events(limit_ns);
         self.kernel.current.set(ProcessId::NONE);

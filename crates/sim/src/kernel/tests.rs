@@ -1,4 +1,4 @@
-//! Stories of the clock, the event list and the executor.
+//! Tests of the clock, the event list and the executor.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -11,7 +11,7 @@ use crate::rng::Rng;
 
 const BELL: Port = Port::new(5);
 
-/// Adds a process, which begins when the simulation runs.
+/// Adds a process that begins when the simulation runs.
 fn start<'w>(kernel: &Kernel, executor: &mut Executor<'w>, process: impl Future<Output = ()> + 'w) {
     kernel.resume(executor.spawn(process));
 }
@@ -34,7 +34,7 @@ fn bell(token: u32) -> Action {
     Action::call(BELL, token)
 }
 
-/// All events of the list, in order.
+/// Returns all events of the list, in order.
 fn drain(list: &mut EventList) -> Vec<(Ns, u32)> {
     std::iter::from_fn(|| list.pop_until(Ns::MAX))
         .map(|(time_ns, action)| (time_ns, action.token()))
@@ -69,7 +69,7 @@ fn an_event_after_the_limit_stays_in_the_list() {
 }
 
 proptest! {
-    /// The reference is a plain vector, searched from end to end.
+    /// The reference is a plain vector that is searched completely.
     #[test]
     fn the_event_list_does_what_a_sorted_vector_would(steps in prop::collection::vec(prop::option::of(0_u64..20), 0..200)) {
         let mut list = EventList::new();
@@ -93,7 +93,7 @@ proptest! {
 }
 
 proptest! {
-    /// Few events are kept differently from many, so the list grows and shrinks again and again.
+    /// Few events are kept in another way than many, so this list grows and shrinks repeatedly.
     #[test]
     fn no_event_is_lost_or_late_while_few_events_become_many_and_few_again(
         tides in prop::collection::vec((0_usize..400, 0_usize..400), 0..12),
@@ -120,7 +120,7 @@ proptest! {
     }
 }
 
-/// As many events as thousands of connections have, often at equal times; the list grows, keeps its length, and
+/// As many events as thousands of connections have, often at equal times. The list grows, keeps its length, and
 /// empties.
 #[test]
 fn a_list_of_thousands_of_events_does_so_too() {
@@ -171,7 +171,7 @@ fn a_sleeping_process_goes_on_at_its_time() {
         });
     }
     assert_eq!(executor.run_until(TIME_LIMIT_NS - 1), Halt::NothingLeft);
-    // At 2 us the long sleep was scheduled first.
+    // At 2 us the long sleep comes first, because it was scheduled first.
     let expected = [(US, "short"), (2 * US, "long"), (2 * US, "short"), (4 * US, "long")];
     assert_eq!(*log.borrow(), expected);
 }
@@ -257,7 +257,7 @@ fn a_handler_that_wants_to_wait_is_refused() {
     executor.run_until(TIME_LIMIT_NS - 1);
 }
 
-/// What a few processes did and when, if each sleeps for the given lengths and the run is cut every `slice_ns`.
+/// Returns what processes did and when. Each sleeps for its given lengths. The run is made in slices of `slice_ns`.
 fn diary(lengths_ns: &[Vec<Ns>], jumps: bool, slice_ns: Ns) -> Vec<(Ns, usize)> {
     let kernel = Kernel::new();
     kernel.set_jumps(jumps);

@@ -1,11 +1,11 @@
-//! Finds the parts of a raw scenario that can't be run, and a solution.
+//! Checks whether a raw scenario can be run.
 
 use super::{RawScenario, RawTest};
 use crate::figures::life_size;
 use crate::scenario::{Refusal, refuse};
 
 impl RawTest {
-    /// Whole blocks of the file, in a volume of this many bytes.
+    /// Returns the number of whole blocks of the file, in a volume of this many bytes.
     pub(super) fn blocks(&self, scale: u32, volume_bytes: u64) -> u64 {
         let file_bytes = self.file_bytes.map_or(volume_bytes, |bytes| bytes / u64::from(scale));
         file_bytes / self.block_bytes
@@ -64,10 +64,10 @@ impl RawTest {
 }
 
 impl RawScenario {
-    /// Refuses a scenario that can't be run, with a solution.
+    /// Checks whether the scenario can be run.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// Returns the first thing that is wrong, and how to fix it.
     pub fn check(&self) -> Result<(), Refusal> {
         if self.scale == 0 {
             return refuse("scale", "is 0: 1 is life-size, more is smaller");

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::kernel::Ns;
 
-/// Bars for each doubling: 2^5.
+/// There are 2^5 bars for each doubling of the latency.
 const SUB_BITS: u32 = 5;
 
 /// Collects latencies. The mean, minimum and maximum are exact.
@@ -17,20 +17,20 @@ pub struct Latencies {
     longest_ns: Ns,
 }
 
-/// The summary of latencies.
+/// A summary of latencies.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct LatencyTable {
-    /// How many.
+    /// The number of latencies.
     pub count: u64,
     /// Their mean.
     pub mean_ns: f64,
     /// The shortest.
     pub least_ns: Ns,
-    /// Percentiles: this many of 1000 took no longer than this; at most 3 % above the true figure.
+    /// Percentiles: so many of 1000 latencies are at most this long. The time is at most 3 % above the true figure.
     pub per_mille_ns: Vec<(u32, Ns)>,
     /// The longest.
     pub longest_ns: Ns,
-    /// The bars: how many took longer than the previous bar, up to this long; empty bars are left out.
+    /// The bars that are not empty: the longest latency of each, and the number of latencies in it.
     pub histogram: Vec<(Ns, u64)>,
 }
 
@@ -55,7 +55,7 @@ impl Latencies {
         self.sum_ns += u128::from(latency_ns);
     }
 
-    /// The longest of the shortest `per_mille`.
+    /// Returns the longest of the shortest `per_mille` latencies of 1000.
     #[must_use]
     pub fn per_mille(&self, per_mille: u32) -> Ns {
         let wanted = (u128::from(self.count) * u128::from(per_mille)).div_ceil(1000).max(1);
@@ -69,7 +69,7 @@ impl Latencies {
         self.longest_ns
     }
 
-    /// Their summary.
+    /// Returns the summary.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "figures for people")]
     pub fn table(&self) -> LatencyTable {
@@ -91,14 +91,14 @@ impl Latencies {
     }
 }
 
-/// The bar of a latency: exact below 2^5, then 2^5 bars for each doubling.
+/// Returns the bar of a latency. Bars are exact below 2^5. After that there are 2^5 bars for each doubling.
 fn bar_of(latency_ns: Ns) -> usize {
     let doublings = (64 - latency_ns.leading_zeros()).saturating_sub(SUB_BITS + 1);
     let bar = (u64::from(doublings) << SUB_BITS) + (latency_ns >> doublings);
     usize::try_from(bar).unwrap_or(usize::MAX)
 }
 
-/// The longest latency of a bar.
+/// Returns the longest latency of a bar.
 fn end_of(bar: usize) -> Ns {
     let bar = bar as u64;
     let doublings = (bar >> SUB_BITS).saturating_sub(1);

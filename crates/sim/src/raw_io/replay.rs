@@ -1,7 +1,7 @@
-//! A trace instead of random requests: at its own pace, or as fast as possible.
+//! Tests that send a trace instead of random or sequential requests, at its own pace or as fast as possible.
 //!
-//! Requests are sent in their order. Each waits for a place among the outstanding requests, and for requests in
-//! progress on which it depends ([`Asked::waits_for`]). At the trace's own pace, it also waits for its time.
+//! Requests are sent in their order. Each waits for a free place, and for the requests in progress that it depends on
+//! ([`Asked::waits_for`]). If the trace is sent at its own pace, each request also waits for its time.
 
 use std::ops::ControlFlow;
 
@@ -25,17 +25,17 @@ pub struct Replay {
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pace {
-    /// At their own times, or as soon after as there is a place.
+    /// At their own times, or later when there is a free place.
     Recorded,
-    /// As soon as there is a place.
+    /// As soon as there is a free place.
     AsFastAsPossible,
 }
 
-/// A request of a trace: its time, what it is, its offset and its bytes; those of a sync are those of the file that it syncs.
+/// A request of a trace: its time, its kind, its offset and its bytes. The bytes of a sync are those of its whole file.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Asked(pub Ns, pub What, pub u64, pub u64);
 
-/// What a request of a trace is.
+/// The kind of a request in a trace.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum What {
@@ -43,13 +43,13 @@ pub enum What {
     R,
     /// It writes.
     W,
-    /// All earlier writes must be safe.
+    /// A sync: what was written before must be safe.
     S,
 }
 
 impl Asked {
-    /// Whether it depends on a request that was sent before it and is still in progress: one that has bytes in common with it,
-    /// unless both read.
+    /// Whether it depends on `before`, a request that was sent before it and is still in progress. It does if both have
+    /// bytes in common, unless both read.
     #[must_use]
     pub fn waits_for(self, before: Self) -> bool {
         let (Self(_, what, offset, bytes), Self(_, earlier, begin, length)) = (self, before);
@@ -59,12 +59,12 @@ impl Asked {
 }
 
 impl Replay {
-    /// When the last request is asked.
+    /// Returns the time of the last request.
     pub(super) fn until_ns(&self) -> Ns {
         self.requests.last().map_or(0, |asked| asked.0)
     }
 
-    /// Refuses a request that can't be sent to a volume of this many bytes.
+    /// Checks that each request can be sent to a volume of this many bytes.
     pub(super) fn check(&self, volume_bytes: u64) -> Result<(), String> {
         let mut last_ns = 0;
         for (number, Asked(at_ns, what, offset, bytes)) in self.requests.iter().enumerate() {
@@ -83,17 +83,17 @@ impl Replay {
     }
 }
 
-/// How far requests came after their times.
+/// How much later than planned the requests of a trace were sent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Lateness {
-    /// When the last request was asked.
+    /// The planned time of the last request.
     pub asked_ns: Ns,
-    /// The delay of each request after its time; empty if requests were sent as fast as possible.
+    /// How long after its time each request was sent. It is empty if they were sent as fast as possible.
     pub late: LatencyTable,
 }
 
 impl Running<'_, '_> {
-    /// Sends a trace. At the end all of it is done.
+    /// Sends a trace. When it returns, all requests are done.
     pub(super) fn replay(
         &mut self,
         replay: &Replay,

@@ -1,4 +1,4 @@
-//! A test over time: rates, latencies and the flash drives' state, interval by interval.
+//! The time series of a test: rates, latencies and the state of the flash drives.
 
 use serde::Serialize;
 
@@ -6,33 +6,33 @@ use crate::figures::ratio;
 use crate::kernel::{Ns, SEC};
 use crate::volume::{FlashUse, Volume};
 
-/// The most intervals of a test. They are whole seconds at life-size, and longer in a longer test.
+/// The most intervals of a test. An interval is one second at life-size, or more seconds in a longer test.
 const INTERVALS_MOST: u64 = 100;
 
-/// The counted part of a test, column by column; times count from the end of the warm-up.
+/// The counted part of a test, by columns. Times are counted from the end of the warm-up.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct RawSeries {
     /// The ends of the intervals.
     pub at_ns: Vec<Ns>,
-    /// Requests done a second.
+    /// Requests done per second.
     pub ios_per_s: Vec<f64>,
-    /// How long these took on average; `None` if there were none.
+    /// The mean latency of these requests; `None` if there were none.
     pub latency_mean_ns: Vec<Option<f64>>,
-    /// Write amplification in the interval, 1 if nothing was written; no column without a flash drive.
+    /// Write amplification in the interval. It is 1 if nothing was written. Without a flash drive, this is empty.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub write_amplification: Vec<f64>,
-    /// The share of the flash that holds data; no column without a flash drive.
+    /// The share of the flash that holds data. Without a flash drive, this is empty.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub utilisation: Vec<f64>,
 }
 
-/// A series in the making.
+/// A series that is being recorded.
 pub(super) struct Recorder {
     warm_ns: Ns,
     end_ns: Ns,
     interval_ns: Ns,
     began_ns: Ns,
-    /// The end of the current interval.
+    /// The end of the present interval.
     pub(super) until_ns: Ns,
     requests: u64,
     waited_ns: u64,
@@ -41,7 +41,7 @@ pub(super) struct Recorder {
 }
 
 impl Recorder {
-    /// The intervals are those of a test that ends at `asked_ns`; it may go on until `end_ns`.
+    /// Makes a recorder for a test that ends between `asked_ns` and `end_ns`. `asked_ns` determines the intervals.
     pub(super) fn new(warm_ns: Ns, end_ns: Ns, asked_ns: Ns, scale: u32) -> Self {
         let second_ns = (SEC / u64::from(scale)).max(1);
         let seconds = (asked_ns - warm_ns).div_ceil(second_ns);
@@ -58,14 +58,14 @@ impl Recorder {
         }
     }
 
-    /// A request of the counted part is done, no later than `until_ns`.
+    /// Records that a request of the counted part is done, no later than `until_ns`.
     #[inline]
     pub(super) const fn add(&mut self, latency_ns: Ns) {
         self.requests += 1;
         self.waited_ns += latency_ns;
     }
 
-    /// The clock has passed `until_ns`. Ends that interval, and the intervals in which nothing happened.
+    /// Ends all intervals whose end the clock has passed.
     pub(super) fn turn(&mut self, now_ns: Ns, volume: &Volume) {
         while self.until_ns < now_ns && self.until_ns < self.end_ns {
             self.close(volume);
@@ -73,7 +73,7 @@ impl Recorder {
         }
     }
 
-    /// The test is over.
+    /// Ends the last interval and returns the series.
     pub(super) fn finish(mut self, now_ns: Ns, volume: &Volume) -> RawSeries {
         self.turn(now_ns, volume);
         self.until_ns = self.until_ns.min(now_ns);

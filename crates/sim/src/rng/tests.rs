@@ -1,10 +1,10 @@
-//! Vectors published with the generators, and the properties that the simulator relies on.
+//! The published outputs of the generators, and the properties that the simulator needs.
 
 use std::collections::BTreeSet;
 
 use super::{Rng, SplitMix64, stream_seed};
 
-/// Words that the authors' C code gives for this seed; other libraries' tests have the same ones.
+/// The words are those of the authors' C code for this seed. Other libraries' tests have the same words.
 #[test]
 fn splitmix64_gives_the_published_words() {
     let published = [
@@ -46,7 +46,7 @@ fn xoshiro256_plus_plus_gives_the_published_words() {
     assert_eq!(published.map(|_| rng.next_u64()), published);
 }
 
-/// Stored results must stay repeatable: a change of these words changes every seeded experiment.
+/// Stored results must stay repeatable. If these words change, every seeded experiment changes.
 #[test]
 fn streams_stay_what_they_are_from_version_to_version() {
     let seeds = [(1, ""), (1, "order"), (2, "order"), (1, "connection/17")].map(|(seed, name)| stream_seed(seed, name));
@@ -87,7 +87,7 @@ fn a_stream_repeats_itself_and_no_other() {
     assert_eq!(streams.len(), names.len() * 50);
 }
 
-/// Chi-squared over 10 boxes, 9 degrees of freedom: above 33.7 once in 10,000 fair generators. The seed is fixed.
+/// Chi-squared over 10 boxes, 9 degrees of freedom: one of 10,000 fair generators is above 33.7. The seed is fixed.
 #[test]
 fn whole_numbers_below_a_bound_are_equally_likely() {
     let (draws, boxes) = (100_000_u32, 10_u64);
@@ -104,7 +104,7 @@ fn whole_numbers_below_a_bound_are_equally_likely() {
     assert!(chi_squared < 33.7, "{counts:?}: {chi_squared}");
 }
 
-/// With three quarters of all words as the bound, a remainder would put half of its results into the lowest third.
+/// The bound is three quarters of all words. A remainder would put half of its results into the lowest third.
 #[test]
 fn a_large_bound_is_not_biased_towards_small_numbers() {
     let bound = 3_u64 << 62;
@@ -132,7 +132,7 @@ fn unit_numbers_fill_the_half_open_interval() {
     let draws: Vec<f64> = (0..100_000).map(|_| rng.unit()).collect();
     assert!(draws.iter().all(|draw| (0.0..1.0).contains(draw)));
     let mean = draws.iter().sum::<f64>() / 100_000.0;
-    // The standard error is 1 / sqrt(12 x 100,000) = 0.0009; five of them.
+    // The standard error is 1 / sqrt(12 x 100,000) = 0.0009. The limit is five standard errors.
     assert!((mean - 0.5).abs() < 0.0046, "{mean}");
     assert!(draws.iter().any(|&draw| draw < 0.001) && draws.iter().any(|&draw| draw > 0.999));
 }
@@ -144,7 +144,7 @@ fn exponential_times_are_whole_numbers_of_the_same_distribution() {
     #[expect(clippy::cast_precision_loss, reason = "the sum is far below 2^53")]
     let mean = draws.iter().sum::<u64>() as f64 / 1e11;
     assert!((mean - 1.0).abs() < 0.016, "{mean}");
-    // A share of e^-x lies above x means; the standard errors are at most 160 of 100,000.
+    // A share of e^-x is above x means. The standard errors are at most 160 of 100,000.
     for (means, share) in [(0.5_f64, 60_653), (1.0, 36_788), (2.0, 13_534), (4.0, 1_832)] {
         #[expect(clippy::cast_precision_loss, reason = "a draw is far below 2^53")]
         let above = draws.iter().filter(|&&draw| draw as f64 > means * 1e6).count();
@@ -153,7 +153,7 @@ fn exponential_times_are_whole_numbers_of_the_same_distribution() {
     assert_eq!(rng.exponential_ns(0), 0);
 }
 
-/// 24 orders, 23 degrees of freedom: above 57.1 about once in 10,000 fair shuffles. The seed is fixed.
+/// 24 orders, with 23 degrees of freedom. About one of 10,000 fair shuffles is above 57.1. The seed is fixed.
 #[test]
 fn every_order_of_four_items_is_equally_likely() {
     let mut rng = Rng::stream(1, "orders");

@@ -1,7 +1,7 @@
-//! The phase of a run that fills the table: inserts with random keys, on a separate clock that nobody sees.
+//! The phase of a run that fills the table. It inserts rows with random keys, on its own clock, which is not reported.
 //!
-//! It ends when all pages are written. The following run finds those pages in memory that the inserts left there. If
-//! this phase fails, the run fails, too.
+//! It ends when all pages are written. The pages that its last inserts left in memory are in memory when the measured
+//! phase begins. If it fails, the run fails.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -15,10 +15,10 @@ use crate::volume::Volume;
 
 use super::Step;
 
-/// Simulated time between two calls of `progress`.
+/// The simulated time between two calls of `progress`.
 const LOOK_EVERY_NS: Ns = 10 * MS;
 
-/// Fills the table of a run.
+/// Fills the table of a run. Returns the volumes and the table.
 pub(super) fn fill(
     scenario: &Scenario,
     run: usize,
@@ -43,7 +43,7 @@ pub(super) fn fill(
     (volumes, done.map(|()| engine.into_table()))
 }
 
-/// The run that fills the table of `run`.
+/// Returns the plan of a run that fills the table of `run`.
 fn plan_of(run: &RunPlan) -> RunPlan {
     let load = &run.workload;
     RunPlan {

@@ -1,4 +1,4 @@
-//! Refuses impossible values, by name, before anything runs.
+//! Refuses impossible scenarios before a run is made, and names the wrong key.
 
 use super::{Kind, Refusal, RunPlan, Scenario, Server, Workload, refuse};
 use crate::engine::files::{Layout, index_pages_for};
@@ -7,34 +7,34 @@ use crate::figures::Group;
 use crate::figures::life_size;
 use crate::kernel::{MS, TIME_LIMIT_NS};
 
-/// Limits of what a scenario may ask for.
+/// Limits on the numbers in a scenario.
 const MOST_CORES: u32 = 256;
 const MOST_CONNECTIONS: u32 = 4096;
 const MOST_FILES: u32 = 128;
-/// With fewer, sessions would wait for each other's frames.
+/// With fewer pages, sessions would wait for each other's frames.
 const LEAST_POOL_PAGES: u64 = 256;
-/// Each session may hold a few at once: a leaf, its new neighbour, one being read.
+/// Each session may hold a few frames at the same time: for a leaf, its new neighbour, and a leaf that is being read.
 const FRAMES_PER_CONNECTION: u64 = 4;
-/// Pages at most of a buffer pool: 8 TiB.
+/// The most pages of a buffer pool: 8 TiB.
 const MOST_POOL_PAGES: u64 = 1 << 30;
-/// The extents that a file may leave unused: extents that it has begun, and a margin for chance.
+/// The extents that a file may leave unused, because they are partly used or by chance.
 const EXTENTS_PER_FILE: u64 = 4;
-/// Beyond it a PFS page would cover less than an extent.
+/// At a larger scale, a PFS page would cover less than an extent.
 const LARGEST_SCALE: u32 = 1000;
-/// Rows at most of a table, scaled: with more, the key space of 32 bits would be too coarse to split pages in.
+/// The most rows of a table in the scaled world. With more, the 32 bits of a key would not suffice to split pages.
 const MOST_ROWS: u64 = 1 << 31;
-/// Pages that the index may have above its leaves, life-size.
+/// The most index pages above the leaves, at life-size.
 const MOST_INDEX_PAGES: u64 = 1 << 31;
-/// If checkpoints were closer to each other, scaled, hardly anything else would be simulated.
+/// The shortest scaled period of checkpoints. With a shorter one, the simulation would hardly do anything else.
 const SHORTEST_PERIOD_NS: u64 = MS;
-/// The longest that the rows of a run may take by their CPU time: about 200 days.
+/// The longest sum of the CPU times of a run's rows: about 200 days.
 const LONGEST_RUN_NS: u64 = TIME_LIMIT_NS / 4;
 
 impl Scenario {
-    /// Refuses a scenario that can't be run, with a solution.
+    /// Checks whether the scenario can be run.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// Returns the first thing that is wrong, and how to fix it.
     pub fn check(&self) -> Result<(), Refusal> {
         if self.scale == 0 || self.scale > LARGEST_SCALE {
             let what = format!(
@@ -56,7 +56,7 @@ impl Scenario {
             .try_for_each(|(index, run)| self.check_run(index, run))
     }
 
-    /// Pages of the buffer pool at the scenario's scale.
+    /// Returns the pages of the buffer pool at the scenario's scale.
     #[must_use]
     pub(crate) fn pool_pages(&self) -> u64 {
         let bytes = u128::from(self.server.memory_bytes) * u128::from(self.server.costs.pool_per_mille.value) / 1000;
@@ -198,7 +198,7 @@ impl Scenario {
         Ok(())
     }
 
-    /// Whether the files fit their volumes, and the table the files.
+    /// Checks that the files fit on their volumes, and that the table fits into the files.
     fn check_room(&self, index: usize, run: &RunPlan) -> Result<(), Refusal> {
         let place = |field: &str| format!("runs[{index}].{field}");
         let layout = Layout::of(self, run).or_else(|(field, what)| refuse(place(field), what))?;
@@ -233,14 +233,14 @@ impl Scenario {
         Ok(())
     }
 
-    /// The longest block of log, padded to the sectors of its volume.
+    /// Returns the bytes of the longest block of log, padded to the sectors of its volume.
     fn log_block_bytes(&self, layout: &Layout) -> Result<u64, Refusal> {
         let sector_bytes = self.sector_bytes(&layout.volumes[layout.log.0])?;
         Ok(self.server.costs.log_block_bytes.value.next_multiple_of(sector_bytes))
     }
 }
 
-/// Checks the keys that only some loads have: names a key that is missing, beyond its limits, or another load's.
+/// Checks the keys that only some loads have. An error names a key that is missing, beyond its limits or not allowed.
 fn check_own_keys(load: &Workload) -> Result<(), (String, String)> {
     for key in load.kind.keys() {
         let limits = format!("{} to {}", key.least, key.most);

@@ -1,4 +1,4 @@
-//! Drives and the volumes over them, as a scenario has them. Runs of the engine and of raw I/O share them.
+//! The drives and volumes of a scenario. Scenarios of the engine and of raw I/O share this module.
 
 use std::collections::BTreeMap;
 
@@ -10,21 +10,21 @@ use crate::disk::Order;
 use crate::flash::{Age, Parameters, Setup};
 use crate::volume::{DeviceParameters, StripeMap, VolumeChoice};
 
-/// What flash drives have been through.
+/// What was written to flash drives before.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Prepared {
-    /// No writes: all data were freed. Reads then find nothing, and are faster than any read of data.
+    /// All data on the drive were freed. Reads then find no data, so they are faster than any read of data.
     Formatted,
-    /// Every address written once, in order.
+    /// Every address was written once, in order.
     #[default]
     Filled,
-    /// Years of writes at random.
+    /// Every address was written many times at random, as in years of use.
     Aged,
 }
 
 impl Prepared {
-    /// The age of a drive that has been through it; nothing if it is as new.
+    /// Returns the age of a drive with this history, or `None` if the drive is as new.
     #[must_use]
     pub(crate) fn age(self, drive: &Parameters) -> Option<Age> {
         let addresses = drive.shape.logical_pages;
@@ -39,11 +39,11 @@ impl Prepared {
     }
 }
 
-/// A drive: its profile, and what is chosen of it.
+/// A drive: its profile, and the choices about it.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct DriveChoice {
-    /// All about the drive.
+    /// The figures of the drive.
     pub profile: Profile,
     /// Flash: one of the profile's formats.
     #[serde(default)]
@@ -54,31 +54,31 @@ pub struct DriveChoice {
     /// Flash: one of the profile's sector sizes.
     #[serde(default)]
     pub sector_bytes: Option<u32>,
-    /// Flash: whether freed addresses are told to the drive; nothing for what the profile says.
+    /// Flash: whether the drive gets trims for freed addresses; `None` for the profile's value.
     #[serde(default)]
     pub trim: Option<bool>,
-    /// Flash: memory of the host that the drive's map may take; nothing for as much as it likes.
+    /// Flash: the host memory that the drive's map may take; `None` for no limit.
     #[serde(default)]
     pub host_ram_bytes: Option<u64>,
-    /// Flash: what the drive has been through, if nothing but the operating system formats it. That puts a file system on the
-    /// drive and frees nothing: what was written stays, now and before each run, unless the drive is told of freed addresses.
-    /// Nothing for a drive whose maker's utility formatted it.
+    /// Flash: what was written to the drive before, if only the operating system formats it. Such a format puts a file
+    /// system on the drive and frees nothing. So what was written stays, now and before each run, unless the drive gets
+    /// trims. `None` for a drive that its maker's utility formatted.
     #[serde(default)]
     pub history: Option<Prepared>,
-    /// Flash: mean further delay of a piece of log, drawn anew for each piece and each drive, and the same at every scale;
-    /// nothing for none.
+    /// Flash: the mean of an additional delay of each log write. It is drawn for each write and each drive, and is the
+    /// same at every scale. `None` for no delay.
     #[serde(default)]
     pub log_delay_ns: Option<u64>,
-    /// Disk: in which order it serves its queue; nothing for what the profile says.
+    /// Disk: the order in which it serves its queue; `None` for the profile's value.
     #[serde(default)]
     pub order: Option<Order>,
 }
 
 impl DriveChoice {
-    /// The drive's parameters in a world so many times smaller.
+    /// Returns the drive's parameters in a world `scale` times smaller.
     ///
     /// # Errors
-    /// If its profile lacks what is chosen, or can't be at all.
+    /// Fails if its profile lacks what is chosen, or is invalid.
     pub(crate) fn parameters(&self, scale: u32) -> Result<DeviceParameters, String> {
         match &self.profile {
             Profile::Flash(profile) => {
@@ -110,7 +110,7 @@ impl DriveChoice {
         }
     }
 
-    /// The same for a drive of that name.
+    /// Like `parameters`, but an error names the drive.
     fn named(&self, name: &str, scale: u32) -> Result<DeviceParameters, Refusal> {
         let parameters = self.parameters(scale);
         parameters.or_else(|what| refuse(format!("drives.{name}"), what))
@@ -135,7 +135,7 @@ impl DriveChoice {
     }
 }
 
-/// The map of a volume at a scale.
+/// Returns the map of a volume at a scale.
 pub(crate) fn map_of(
     drives: &BTreeMap<String, DriveChoice>,
     name: &str,
@@ -155,7 +155,7 @@ pub(crate) fn map_of(
     checked.or_else(|what| refuse(place(), what))
 }
 
-/// Refuses impossible drives and volumes.
+/// Checks drives and volumes.
 pub(crate) fn check(
     drives: &BTreeMap<String, DriveChoice>,
     volumes: &BTreeMap<String, VolumeChoice>,
@@ -183,10 +183,10 @@ pub(crate) fn check(
 }
 
 impl Scenario {
-    /// Bytes of a volume at the scenario's scale.
+    /// Returns the bytes of a volume at the scenario's scale.
     ///
     /// # Errors
-    /// If there is no such volume, or can't be.
+    /// Fails if there is no such volume, or it is invalid.
     pub(crate) fn volume_bytes(&self, name: &str) -> Result<u64, Refusal> {
         let Some(volume) = self.volumes.get(name) else {
             return refuse(format!("volumes.{name}"), "there is no such volume");
@@ -195,10 +195,10 @@ impl Scenario {
         Ok(map.bytes() - volume.offset_bytes)
     }
 
-    /// The least that can be written to a volume.
+    /// Returns the smallest write of a volume, in bytes.
     ///
     /// # Errors
-    /// If there is no such volume, or can't be.
+    /// Fails if there is no such volume, or it is invalid.
     pub(crate) fn sector_bytes(&self, name: &str) -> Result<u64, Refusal> {
         let Some(volume) = self.volumes.get(name) else {
             return refuse(format!("volumes.{name}"), "there is no such volume");

@@ -1,5 +1,5 @@
-//! The database server: its size, its costs, and its ways of working. Ready-made figures are in a profile
-//! (`src/storagelab/profiles/servers`), each with its label and source; this module defines their meaning.
+//! The database server: its size, its costs, and its ways of working. Ready-made figures are in profiles
+//! (`src/storagelab/profiles/servers`), each with its label and source. This module says what they mean.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +10,7 @@ use crate::kernel::{SEC, US};
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Server {
-    /// Cores, one scheduler each.
+    /// The number of cores. Each core has one scheduler.
     pub cores: u32,
     /// All of the machine's memory.
     pub memory_bytes: u64,
@@ -20,7 +20,7 @@ pub struct Server {
     pub switches: Switches,
 }
 
-/// Ways of working that can be chosen one by one.
+/// The ways of working. Each can be chosen independently.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 #[expect(
@@ -30,35 +30,35 @@ pub struct Server {
 pub struct Switches {
     /// How PFS pages are latched.
     pub pfs_latch: PfsLatch,
-    /// Whether a worker looks at the PFS page for a free page, in `PAGELATCH_SH`, before it queues for its latch to mark one.
+    /// Whether a worker looks for a free page in the PFS page, in `PAGELATCH_SH`, before it queues to mark one.
     pub pfs_look: bool,
     /// How a worker picks the file for its next page.
     pub pick_file: PickFile,
-    /// How many other files a worker looks at if the PFS page of the one it picked is taken, before it queues.
+    /// If the PFS page of the picked file is latched, the number of other files that a worker tries before it queues.
     pub pick_tries: u32,
     /// Whether a worker that inserts at the right edge stays in the file where it allocated last, as long as no other
-    /// worker has allocated there since. So workers end up with a file each as soon as there are enough files.
+    /// worker has allocated there since. If there are enough files, each worker then finally has its own file.
     pub keep_file: bool,
     /// Whether a splitting worker holds the parent's latch while it allocates.
     pub parent_latches: bool,
-    /// Whether a lazy writer keeps buffers free; if not, each worker frees its own.
+    /// Whether a lazy writer keeps buffers free. If not, each worker frees its own.
     pub lazy_writer: bool,
     /// Whether there are checkpoints.
     pub checkpoints: bool,
-    /// Whether connections share their rows, so that all end together, as at life-size; if not, each has its own, and
-    /// in a small world some end early by chance.
+    /// Whether connections share their rows, so that all end at the same time, as at life-size. If not, each has its
+    /// own rows, and in a small world some connections end early by chance.
     pub common_stock: bool,
-    /// Whether completed I/O is noticed at a scheduler's next switch; if not, at once.
+    /// Whether a scheduler notices completed I/O at its next switch. If not, it notices it at once.
     pub notice_at_switch: bool,
 }
 
-/// The latch of a PFS page while a page is allocated.
+/// How a PFS page is latched while a page is allocated.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PfsLatch {
-    /// One worker at a time.
+    /// By one worker at a time.
     Update,
-    /// Any number of workers, as newer servers do it.
+    /// By any number of workers at the same time, as in newer servers.
     Shared,
 }
 
@@ -74,10 +74,10 @@ pub enum PickFile {
     Random,
 }
 
-/// The longest that anything may cost, the time between checkpoints apart, and that time.
+/// The longest allowed cost, and the longest allowed time between checkpoints.
 const LONGEST_COST_NS: u64 = SEC;
 const LONGEST_PERIOD_NS: u64 = 86_400 * SEC;
-/// The most bytes or pieces that a cost may be.
+/// The largest allowed cost in bytes or in pieces.
 const MOST_OF_A_COST: u64 = 1 << 24;
 
 figures! {

@@ -1,4 +1,4 @@
-//! The futures of a worker for its core and for time.
+//! A worker's use of its core, and its waits for a time or for another worker.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -10,7 +10,7 @@ use super::{Sqlos, WAKE};
 use crate::kernel::{Action, Ns, ProcessId};
 
 impl Sqlos {
-    /// Computes for `length_ns` on the worker's core, yielding it at the end of each quantum.
+    /// Computes for `length_ns` on the worker's core, and yields the core at the end of each quantum.
     #[inline]
     pub const fn cpu(&self, length_ns: Ns) -> Cpu<'_> {
         Cpu {
@@ -32,15 +32,15 @@ impl Sqlos {
         }
     }
 
-    /// Waits for `length_ns` to pass.
+    /// Waits for `length_ns`.
     #[inline]
     pub fn sleep(&self, length_ns: Ns, wait: WaitType) -> Until<'_> {
         self.until(self.now() + length_ns, wait)
     }
 
-    /// Waits until `time_ns`: the end of an I/O whose device knew it in advance.
+    /// Waits until `time_ns`, for example for an I/O whose end the device has computed in advance.
     ///
-    /// Awaiting it panics if that time is past.
+    /// The wait panics if that time is past.
     #[inline]
     pub const fn until(&self, time_ns: Ns, wait: WaitType) -> Until<'_> {
         Until {
@@ -51,7 +51,7 @@ impl Sqlos {
         }
     }
 
-    /// Waits for `resource` until [`Sqlos::unpark`] is called. The caller must know this worker already.
+    /// Waits for `resource` until [`Sqlos::unpark`] is called. The caller of that must have this worker's number.
     #[inline]
     pub const fn park(&self, wait: WaitType, resource: Resource) -> Park<'_> {
         Park {
@@ -62,20 +62,20 @@ impl Sqlos {
         }
     }
 
-    /// The resource of a parked worker is available: the worker becomes RUNNABLE.
+    /// Makes a parked worker RUNNABLE, because its resource is available.
     #[inline]
     pub fn unpark(&self, worker: ProcessId) {
         self.state().make_runnable(&self.kernel, worker.0);
     }
 }
 
-/// A burst of computing: [`Sqlos::cpu`].
+/// A use of the core: [`Sqlos::cpu`].
 #[derive(Debug)]
 #[must_use = "a worker computes only if it awaits this"]
 pub struct Cpu<'w> {
     os: &'w Sqlos,
     left_ns: Ns,
-    /// The length of the current piece; 0 before the first piece and while waiting for the core.
+    /// The length of the current piece. It is 0 before the first piece and during a wait for the core.
     piece_ns: Ns,
     unbroken: bool,
 }
@@ -111,8 +111,8 @@ impl Cpu<'_> {
         Poll::Ready(())
     }
 
-    /// How long the worker can continue: to the end of its quantum, or of a new one if it may stay. `None` if it had to
-    /// leave.
+    /// Returns how long the worker can continue: to the end of its quantum, or of a new quantum if it may stay. Returns
+    /// `None` if it had to leave its core.
     #[inline]
     fn next_piece_ns(&self) -> Option<Ns> {
         let kernel = &self.os.kernel;
@@ -133,7 +133,7 @@ impl Cpu<'_> {
     }
 }
 
-/// A wait for a time: [`Sqlos::sleep`], [`Sqlos::until`].
+/// A wait for a time: [`Sqlos::sleep`] and [`Sqlos::until`].
 #[derive(Debug)]
 #[must_use = "a worker waits only if it awaits this"]
 pub struct Until<'w> {

@@ -1,47 +1,47 @@
-//! The number of sessions that wait at once, by wait type and kind of resource, counted at every wait.
+//! How many sessions wait at the same time, by wait type and kind of resource. It is updated at every wait.
 
 use super::state::{Resource, State, WorkerState};
 use super::waits::{WAIT_TYPES, WaitType};
 use super::{Role, Sqlos};
 use crate::kernel::Ns;
 
-/// Kinds of resources, as the engine numbers them; 0 is a resource without a name.
+/// The number of kinds of resources. The engine numbers them; 0 is a resource without a name.
 const KINDS: u8 = 16;
-/// The bit at which the kind begins in the key of a latch and in the label of an event.
+/// The first bit of the kind in a latch's key and in an event's label.
 const KIND_SHIFT: u32 = 56;
-/// Crowds of sessions come first in the table, then those of workers in the background.
+/// The number of crowds of one role. The table has first the sessions' crowds, then those of background workers.
 const OF_A_ROLE: usize = WAIT_TYPES * KINDS as usize;
 
-/// Sessions that wait for resources of one kind.
+/// The sessions that wait in one type of wait for resources of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(align(32))] // never across two lines of the processor's cache
+#[repr(align(32))] // so that it is never in two lines of the processor's cache
 pub(super) struct Crowd {
     now: u32,
     most: u32,
-    /// When the first of them came.
+    /// The time when the first of them began to wait.
     since_ns: Ns,
-    /// Time with at least one, and the time of all of them.
+    /// The time in which at least one waited, and the sum of the times of all.
     any_ns: Ns,
     sessions_ns: Ns,
 }
 
-/// Sessions that waited for things of one kind, over a run.
+/// The sessions that waited in one type of wait for resources of one kind, over a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CrowdSum {
-    /// In what type of wait.
+    /// The type of the wait.
     pub wait: WaitType,
-    /// For what kind of resource.
+    /// The kind of resource.
     pub kind: u8,
-    /// The most at once.
+    /// The most that waited at the same time.
     pub most: u32,
-    /// Time in which at least one waited.
+    /// The time in which at least one waited.
     pub any_ns: Ns,
-    /// The total time of their waits. Divided by the run's time, it is the mean number of sessions.
+    /// The sum of the waits of all. Divided by the run's time, it is the mean number of sessions that waited.
     pub sessions_ns: Ns,
 }
 
 impl Resource {
-    /// The engine's number for what it is: the lower half of the first byte of a latch's key or an event's label.
+    /// Returns the kind's number: the lower half of the first byte of a latch's key or an event's label.
     #[must_use]
     #[inline(always)]
     pub const fn kind(self) -> u8 {
@@ -52,7 +52,7 @@ impl Resource {
     }
 }
 
-/// Where the crowds of this role begin.
+/// Returns the index of the first crowd of this role.
 #[expect(clippy::cast_possible_truncation, reason = "the table is small")]
 pub(super) const fn first_of(role: Role) -> u16 {
     match role {
@@ -66,7 +66,7 @@ pub(super) fn nobody_waits() -> Vec<Crowd> {
 }
 
 impl State {
-    /// The worker begins to wait.
+    /// Counts the worker as waiting.
     #[inline(always)]
     pub(super) fn join_crowd(&mut self, now_ns: Ns, id: u32, wait: WaitType, resource: Resource) {
         let worker = &mut self.workers[id as usize];
@@ -81,7 +81,7 @@ impl State {
         crowd.most = crowd.most.max(crowd.now);
     }
 
-    /// The worker waits no longer: it has its core.
+    /// Counts the worker as no longer waiting, because it has its core.
     #[inline(always)]
     pub(super) fn leave_crowd(&mut self, now_ns: Ns, id: u32) {
         let worker = &self.workers[id as usize];
@@ -102,7 +102,7 @@ impl super::state::Worker {
 }
 
 impl Sqlos {
-    /// The crowds of sessions until now, open waits included, by wait type and kind.
+    /// Returns the crowds of sessions until now, including open waits, by wait type and kind.
     #[must_use]
     pub fn crowds(&self) -> Vec<CrowdSum> {
         let (now_ns, state) = (self.now(), self.state());

@@ -1,4 +1,4 @@
-//! Events and semaphores: waits other than for latches, time or a core.
+//! Events and semaphores: waits that are not for latches, for a time or for a core.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -10,10 +10,10 @@ use super::state::{EventState, Queue, Resource};
 use super::waits::WaitType;
 
 impl Sqlos {
-    /// An event that is not set. The label is for samples of waiting tasks.
+    /// Makes an event that is not set. Samples of waiting tasks show its label.
     ///
     /// # Panics
-    /// If there are 2^32 events already.
+    /// Panics if there are 2^32 events already.
     #[must_use]
     pub fn event(&self, label: u64) -> Event<'_> {
         let mut state = self.state();
@@ -33,7 +33,7 @@ impl Sqlos {
         Event { os: self, id }
     }
 
-    /// A semaphore of `permits`.
+    /// Makes a semaphore with `permits` permits.
     #[must_use]
     pub const fn semaphore(&self, permits: u32, label: u64) -> Semaphore<'_> {
         Semaphore {
@@ -45,10 +45,10 @@ impl Sqlos {
     }
 }
 
-/// Something that happens once or repeatedly: a flush of the log, room in the log, work for the lazy writer. Any number
-/// of workers may wait for it. After it is set, it stays set until it is reset, and waits for it end at once.
+/// Something that happens once or repeatedly, such as a flush of the log, room in the log, or work for the lazy writer.
+/// Any number of workers may wait for it. After it is set, waits for it end at once until it is reset.
 ///
-/// A handle: clones are the same event, which is freed with the last one.
+/// This is a handle. Its clones are the same event. The event is freed with its last handle.
 #[derive(Debug)]
 pub struct Event<'w> {
     os: &'w Sqlos,
@@ -56,7 +56,7 @@ pub struct Event<'w> {
 }
 
 impl Event<'_> {
-    /// Waits until the event is set. Waiters become runnable in the order of their arrival.
+    /// Waits until the event is set. Waiting workers become RUNNABLE in the order of their arrival.
     pub const fn wait(&self, wait: WaitType) -> Wait<'_> {
         Wait {
             event: self,
@@ -65,7 +65,7 @@ impl Event<'_> {
         }
     }
 
-    /// Sets the event: all waiters become RUNNABLE at once, as when one worker wakes others.
+    /// Sets the event. All waiting workers become RUNNABLE at once, as when one worker wakes others.
     pub fn set(&self) {
         self.os.state().fire(&self.os.kernel, self.id);
     }
@@ -121,7 +121,7 @@ impl Future for Wait<'_> {
     }
 }
 
-/// A limit on how many at a time: outstanding writes, free buffers, places in a queue.
+/// Limits how many workers do something at the same time. Examples are writes in progress and free buffers.
 #[derive(Debug)]
 pub struct Semaphore<'w> {
     os: &'w Sqlos,
@@ -131,7 +131,7 @@ pub struct Semaphore<'w> {
 }
 
 impl Semaphore<'_> {
-    /// Waits for a permit, strictly in request order.
+    /// Waits for a permit. Permits are granted strictly in request order.
     pub const fn take(&self, wait: WaitType) -> Take<'_> {
         Take {
             semaphore: self,
@@ -140,7 +140,7 @@ impl Semaphore<'_> {
         }
     }
 
-    /// Takes a permit if that needs no wait.
+    /// Takes a permit if one is free. Returns whether it did.
     #[must_use]
     pub fn try_take(&self) -> bool {
         let free = self.permits.get() > 0;
@@ -150,7 +150,7 @@ impl Semaphore<'_> {
         free
     }
 
-    /// Returns a permit or adds a new one: to the first waiter, otherwise to the stock. May be called from anywhere.
+    /// Returns or adds a permit. The first waiting worker gets it, if there is one. It may be called from anywhere.
     pub fn give(&self) {
         let mut state = self.os.state();
         let mut waiters = self.waiters.get();
@@ -162,7 +162,7 @@ impl Semaphore<'_> {
         }
     }
 
-    /// How many permits are free.
+    /// The number of free permits.
     #[must_use]
     pub fn free(&self) -> u32 {
         self.permits.get()
@@ -183,7 +183,7 @@ impl Future for Take<'_> {
 
     fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
         let semaphore = self.semaphore;
-        // Permits are free only while nobody waits, because a returned permit goes first to the head of the queue.
+        // A permit is free only if no worker waits, because a returned permit goes first to the head of the queue.
         if self.queued || semaphore.try_take() {
             return Poll::Ready(());
         }

@@ -1,4 +1,4 @@
-//! Latches: short locks on pages and other structures in memory, in the modes in which the engine takes them.
+//! Latches: short locks on pages and other structures in memory, in the modes that the engine uses.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -15,11 +15,11 @@ use crate::kernel::ProcessId;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Mode {
-    /// Shared: to read. Compatible with `Sh` and `Up`.
+    /// Shared, to read. It is compatible with `Sh` and `Up`.
     Sh,
-    /// Update: for changes that readers may see half done, as in a PFS page. Compatible with `Sh`.
+    /// Update, for a change during which readers may read, as in a PFS page. It is compatible with `Sh`.
     Up,
-    /// Exclusive: to change. Compatible with nothing.
+    /// Exclusive, for any change. It is compatible with no mode.
     Ex,
 }
 
@@ -28,7 +28,7 @@ impl Mode {
         1 << self as u8
     }
 
-    /// The modes that can't be held beside this one, as bits.
+    /// Returns the modes that can't be held at the same time as this one, as bits.
     const fn conflicts(self) -> u8 {
         match self {
             Self::Sh => Self::Ex.bit(),
@@ -38,7 +38,7 @@ impl Mode {
     }
 }
 
-/// What is latched; it decides the name of the wait.
+/// What is latched. It determines the name of the wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LatchClass {
     /// A page in memory: `PAGELATCH_*`.
@@ -62,15 +62,15 @@ impl LatchClass {
     }
 }
 
-/// A latch that is held or wanted.
+/// A latch that is held or requested.
 #[derive(Clone, Debug)]
 pub(super) struct LatchState {
-    /// How many hold it in [`Mode::Sh`], the one that several can hold at once.
+    /// The number of workers that hold it in [`Mode::Sh`]. Only this mode can be held by several workers.
     sharers: u32,
     /// The modes in which it is held, as bits.
     held_modes: u8,
     waiters: Queue,
-    /// The holder in a mode that only one can hold; nobody if it is an I/O.
+    /// The worker that holds it in another mode, or nobody if an I/O does.
     owner: u32,
 }
 
@@ -82,7 +82,7 @@ impl LatchState {
         owner: NOBODY,
     };
 
-    /// The only worker that holds it.
+    /// Returns the worker that holds it in another mode than `Sh`.
     pub(super) fn blocker(&self) -> Option<ProcessId> {
         (self.owner != NOBODY).then_some(ProcessId(self.owner))
     }
@@ -104,7 +104,7 @@ impl LatchState {
         }
     }
 
-    /// Grants it to the head of its queue, if that can have it now.
+    /// Grants the latch to the head of its queue, if the head's mode is compatible with the present holders.
     fn grant_first(&mut self, workers: &[Worker]) -> Option<u32> {
         let head = self.waiters.head;
         if head == NOBODY || !self.allows(workers[head as usize].want) {
@@ -134,10 +134,10 @@ impl LatchState {
     }
 }
 
-/// The latches that are held or wanted, by their keys. All other latches take no memory, however many pages there are.
+/// The latches that are held or requested, by their keys. All other latches take no memory.
 pub(super) type LatchTable = HashMap<u64, LatchState, BuildHasherDefault<KeyHasher>>;
 
-/// One multiplication spreads a key's bits, and a rotation puts the best of them last.
+/// A multiplication mixes a key's bits, and a rotation moves the best mixed bits to the end.
 #[derive(Default)]
 pub(super) struct KeyHasher(u64);
 
@@ -156,7 +156,7 @@ impl Hasher for KeyHasher {
 }
 
 impl State {
-    /// `None` if the latch was granted; otherwise its queue, for a caller that wants to wait for it.
+    /// Returns `None` if the latch was granted. Otherwise returns its queue, so that the caller can wait for the latch.
     #[inline(always)]
     fn try_latch(&mut self, key: u64, mode: Mode, holder: u32) -> Option<(&mut Queue, &mut [Worker])> {
         let latch = self.latches.entry(key).or_insert(LatchState::FREE);
@@ -168,7 +168,7 @@ impl State {
     }
 }
 
-/// One latch, identified by the engine's key, such as a page's address. A handle of two words, made on the spot.
+/// One latch, identified by the engine's key, such as a page's address. It is a handle of two words, made when needed.
 #[derive(Clone, Copy, Debug)]
 pub struct Latch<'w> {
     os: &'w Sqlos,
@@ -181,15 +181,15 @@ impl<'w> Latch<'w> {
         Self { os, key, class }
     }
 
-    /// The reported resource of its waiters.
+    /// Returns the resource that samples report for workers that wait for this latch.
     #[must_use]
     pub const fn resource(self) -> Resource {
         Resource::Latch(self.key)
     }
 
     /// Waits until the latch is granted. Grants are strictly in request order, so a worker waits behind any queue, even
-    /// in a mode compatible with the holders. A worker that waited holds the latch from the grant on, even before it
-    /// gets its core. Under load, this causes convoys, as in SQL Server.
+    /// in a mode that is compatible with the holders. From the grant on, the worker holds the latch, even before it
+    /// gets its core. Under load this makes convoys, as in SQL Server.
     pub const fn acquire(self, mode: Mode) -> Acquire<'w> {
         Acquire {
             latch: self,
@@ -198,20 +198,20 @@ impl<'w> Latch<'w> {
         }
     }
 
-    /// Takes the latch if that needs no wait. This is also how an I/O comes to hold a page: take it, [`Hold::hand_over`] it
-    /// to the I/O, and [`Latch::release`] it when the I/O is done. Works outside of workers too.
+    /// Takes the latch if it can be granted now, also outside of workers. An I/O holds a page in this way too: take the
+    /// latch, give it to the I/O with [`Hold::hand_over`], and call [`Latch::release`] when the I/O is done.
     #[must_use]
     pub fn try_acquire(self, mode: Mode) -> Option<Hold<'w>> {
         let ProcessId(holder) = self.os.kernel().current();
         let granted = self.os.state().try_latch(self.key, mode, holder).is_none();
-        // Not `then_some`, because it would make a hold even on failure, and so release the latch.
+        // `then_some` would make a hold even on failure, and then release it.
         granted.then(|| Hold { latch: self, mode })
     }
 
-    /// Releases a hold that was handed over, and grants the latch to those at the head of its queue who can have it now.
+    /// Releases a hold that was handed over. Grants the latch to those at the head of its queue that can have it.
     ///
     /// # Panics
-    /// If nobody holds the latch in `mode`.
+    /// Panics if nobody holds the latch in `mode`.
     pub fn release(self, mode: Mode) {
         let state = &mut *self.os.state();
         let latch = state.latches.entry(self.key).or_insert(LatchState::FREE);
@@ -226,7 +226,7 @@ impl<'w> Latch<'w> {
         }
     }
 
-    /// Whether anybody holds the latch in a mode beside which `mode` can't be held.
+    /// Whether the latch is held in a mode that is incompatible with `mode`.
     #[must_use]
     pub fn is_barred(self, mode: Mode) -> bool {
         let state = self.os.state();
@@ -268,7 +268,7 @@ impl<'w> Future for Acquire<'w> {
     }
 }
 
-/// A held latch; dropping this releases it.
+/// A held latch. When this is dropped, the latch is released.
 #[derive(Debug)]
 #[must_use = "the latch is released as soon as this is dropped"]
 pub struct Hold<'w> {
@@ -282,7 +282,7 @@ impl<'w> Hold<'w> {
         drop(self);
     }
 
-    /// Leaves the latch held; its new owner, usually an I/O, must call [`Latch::release`] on the returned latch.
+    /// Leaves the latch held. Its new owner, usually an I/O, must call [`Latch::release`] on the returned latch.
     #[must_use = "somebody must release the latch"]
     pub fn hand_over(self) -> Latch<'w> {
         let latch = self.latch;

@@ -1,25 +1,25 @@
-//! The executor with SQLOS on it: spawns workers, runs until the sessions are done.
+//! The executor with SQLOS on it. It spawns workers and runs until the sessions have ended.
 
 use std::future::Future;
 
 use super::{ALARM, AWAKE, Role, Sqlos, WaitingTask};
 use crate::kernel::{Executor, Halt, Ns, Port, ProcessId};
 
-/// How far a run got.
+/// How far a run has come.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// All sessions have ended; the clock shows that time.
+    /// All sessions have ended. The clock shows that time.
     Finished,
-    /// The limit came first; the clock shows it, and the run can continue.
+    /// The limit came first. The clock shows the limit, and the run can continue.
     LimitReached,
 }
 
-/// No event is left, but sessions still wait: for each other, or for something that will never happen.
+/// No event is left but sessions still wait, for each other or for something that will never happen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stuck {
-    /// When that was.
+    /// The time when this happened.
     pub at_ns: Ns,
-    /// Who waits for what.
+    /// The workers and what they wait for.
     pub waiting: Vec<WaitingTask>,
 }
 
@@ -44,7 +44,7 @@ impl std::fmt::Display for Stuck {
 
 impl std::error::Error for Stuck {}
 
-/// Cores and workers together. Built after the world that they borrow.
+/// Cores and workers together. It must be built after the world that they borrow.
 #[derive(Debug)]
 pub struct Machine<'w> {
     pub(super) os: &'w Sqlos,
@@ -52,7 +52,7 @@ pub struct Machine<'w> {
 }
 
 impl<'w> Machine<'w> {
-    /// A machine of the cores of `os`, with no workers on them.
+    /// Makes a machine with the cores of `os`, without workers.
     #[must_use]
     pub fn new(os: &'w Sqlos) -> Self {
         let mut executor = Executor::new(&os.kernel);
@@ -62,17 +62,17 @@ impl<'w> Machine<'w> {
         Self { os, executor }
     }
 
-    /// Adds a session, on the next scheduler in turn. The run lasts until all sessions have ended.
+    /// Adds a session on the next scheduler in turn. The run lasts until all sessions have ended.
     pub fn spawn_session(&mut self, session: impl Future<Output = ()> + 'w) -> ProcessId {
         self.spawn_worker(Role::Session, None, session)
     }
 
-    /// Adds a worker that the run doesn't wait for, on the next scheduler in turn.
+    /// Adds a worker on the next scheduler in turn. The run doesn't wait for its end.
     pub fn spawn_background(&mut self, worker: impl Future<Output = ()> + 'w) -> ProcessId {
         self.spawn_worker(Role::Background, None, worker)
     }
 
-    /// Adds a worker, on a given scheduler or on the next in turn.
+    /// Adds a worker on the given scheduler, or on the next in turn if none is given.
     pub fn spawn_worker(
         &mut self,
         role: Role,
@@ -93,14 +93,14 @@ impl<'w> Machine<'w> {
         self.executor.on(port, handler);
     }
 
-    /// Runs up to `limit_ns`, or until all sessions have ended if that comes first. This allows samples, progress and
-    /// interruptions in between; the cuts do not change the run.
+    /// Runs up to `limit_ns`, or until all sessions have ended if that comes first. Between two calls, the caller can
+    /// sample, report progress and interrupt. How the run is divided into calls does not change it.
     ///
     /// # Errors
-    /// [`Stuck`] if nothing is left to happen before that.
+    /// Returns [`Stuck`] if no event is left before that.
     ///
     /// # Panics
-    /// If, at the end, a nanosecond of a worker or of a core is unaccounted for.
+    /// Panics if, at the end, a nanosecond of a worker or of a core is not accounted for.
     pub fn run_until(&mut self, limit_ns: Ns) -> Result<Progress, Stuck> {
         if self.os.open_sessions.get() == 0 {
             return Ok(Progress::Finished);
@@ -120,7 +120,7 @@ impl<'w> Machine<'w> {
 }
 
 impl Sqlos {
-    /// A process has ended: one of the kernel's, which needs nothing further, or a worker.
+    /// Handles the end of a process. If it was a worker, its account is closed. Other processes need nothing.
     fn on_end(&self, process: u32) {
         let role = {
             let mut state = self.state();

@@ -1,4 +1,4 @@
-//! Moves workers between RUNNING, RUNNABLE and SUSPENDED. Each move charges the time since the last one.
+//! Changes workers' states between RUNNING, RUNNABLE and SUSPENDED. Each change charges the time since the last one.
 
 use super::crowds::first_of;
 use super::state::{Life, NOBODY, Resource, State, Worker, WorkerState};
@@ -7,7 +7,7 @@ use super::{ALARM, AWAKE, Notice, Role, WAKE};
 use crate::kernel::{Action, Kernel, Ns, ProcessId};
 
 impl State {
-    /// The number of the running worker.
+    /// Returns the number of the running worker.
     #[inline]
     pub(super) fn current(&self, kernel: &Kernel) -> u32 {
         let ProcessId(worker) = kernel.current();
@@ -19,7 +19,7 @@ impl State {
         worker
     }
 
-    /// Makes the process a worker, and puts it at the tail of its scheduler's queue. Round robin, unless a scheduler is given.
+    /// Makes the process a worker at the end of its scheduler's queue. Without `scheduler`, schedulers take turns.
     pub(super) fn adopt(&mut self, kernel: &Kernel, process: ProcessId, role: Role, scheduler: Option<u32>) {
         let now_ns = kernel.now();
         let scheduler = scheduler.unwrap_or_else(|| {
@@ -38,8 +38,8 @@ impl State {
         self.make_runnable(kernel, process.0);
     }
 
-    /// Charges the time since the last change, and changes the worker's state. The caller knows the current state, so
-    /// the code needs no unpredictable branch on it.
+    /// Charges the time since the last change, and changes the worker's state. The caller passes the present state, so
+    /// the processor need not predict a branch on it.
     #[inline]
     fn change(&mut self, now_ns: Ns, id: u32, from: WorkerState, to: WorkerState) {
         debug_assert_eq!(self.workers[id as usize].state, from);
@@ -47,7 +47,7 @@ impl State {
         self.workers[id as usize].state = to;
     }
 
-    /// Charges the time since the last change, spent in `state`. A wait's account is opened once, when its end comes.
+    /// Charges the time since the last change, spent in `state`. A wait is added to the account at its end.
     #[expect(
         clippy::inline_always,
         reason = "each caller but one knows the state, and needs one arm of the match"
@@ -71,7 +71,7 @@ impl State {
         }
     }
 
-    /// Charges all open time up to now, and brings all accounts up to date.
+    /// Charges all time up to now that is not charged yet, and updates all accounts.
     pub(super) fn charge_all(&mut self, now_ns: Ns) {
         for id in 0..u32::try_from(self.workers.len()).expect("a process number has 28 bits") {
             self.charge(now_ns, id, self.workers[id as usize].state);
@@ -81,7 +81,7 @@ impl State {
         }
     }
 
-    /// The resource is available: moves the worker to the tail of the scheduler's queue, and wakes the core if that is
+    /// Moves the worker to the end of the scheduler's queue, because its resource is available. Wakes the core if it is
     /// idle.
     #[inline]
     pub(super) fn make_runnable(&mut self, kernel: &Kernel, id: u32) {
@@ -99,7 +99,7 @@ impl State {
         }
     }
 
-    /// An idle core is awake, and takes the first worker of its queue.
+    /// Makes an idle core busy. It takes the first worker of its queue.
     pub(super) fn wake(&mut self, kernel: &Kernel, scheduler: u32) {
         let core = &mut self.schedulers[scheduler as usize];
         core.wakes = false;
@@ -115,7 +115,7 @@ impl State {
         scheduler.runnable_count += 1;
     }
 
-    /// Puts the head of the queue onto the core, and returns it. It is polled once everything ready before it has run.
+    /// Gives the core to the head of the queue, and returns it. It runs after the actions that are already ready.
     #[inline(always)]
     fn pick_next(&mut self, kernel: &Kernel, scheduler: u32) -> u32 {
         let id = self.take_next(kernel, scheduler);
@@ -142,13 +142,13 @@ impl State {
         self.leave_crowd(now_ns, id);
         let wait = self.workers[id as usize].wait;
         self.lives[id as usize].account.waits[wait.index()].count += 1;
-        // FNV-1a's step on words: cheap, and every change of order or time changes all that follows.
+        // FNV-1a's step on words. It is fast, and every change of order or time changes all later values.
         let word = now_ns.rotate_left(24) ^ u64::from(id) << 8 ^ u64::from(wait.code());
         self.fingerprint = (self.fingerprint ^ word).wrapping_mul(0x0100_0000_01b3).rotate_left(23);
         id
     }
 
-    /// The work of a scheduler whenever its code runs: it notices completed I/O and timers, in order of arrival.
+    /// Notices completed I/O and timers in the order of their arrival, whenever the scheduler's code runs.
     #[inline]
     fn notice_arrived(&mut self, kernel: &Kernel, scheduler: u32) {
         while let Some((_, action)) = self.schedulers[scheduler as usize].coming.pop_until(kernel.now()) {
@@ -156,7 +156,7 @@ impl State {
         }
     }
 
-    /// Ensures that the scheduler's code runs when the next completion comes.
+    /// Ensures that the scheduler's code runs at the next completion.
     #[inline]
     fn set_alarm(&mut self, kernel: &Kernel, scheduler: u32) {
         let core = &mut self.schedulers[scheduler as usize];
@@ -167,7 +167,7 @@ impl State {
         }
     }
 
-    /// The time of an alarm has come. It has no effect if the core has been busy since, and stays so.
+    /// Handles an alarm whose time has come. If the core is busy, the alarm has no effect.
     pub(super) fn alarm(&mut self, kernel: &Kernel, scheduler: u32) {
         let core = &mut self.schedulers[scheduler as usize];
         if core.alarm_ns == kernel.now() {
@@ -187,7 +187,7 @@ impl State {
         self.config.notice == Notice::AtOnce || self.schedulers[scheduler as usize].running == NOBODY
     }
 
-    /// The running worker waits: it leaves its core to the next.
+    /// Makes the running worker wait. The next worker gets its core.
     pub(super) fn suspend(&mut self, kernel: &Kernel, id: u32, wait: WaitType, resource: Resource) {
         let now_ns = kernel.now();
         self.change(now_ns, id, WorkerState::Running, WorkerState::Suspended);
@@ -202,7 +202,8 @@ impl State {
         self.pick_next(kernel, scheduler);
     }
 
-    /// The running worker has used up its quantum. True if it stays on its core because no other worker is runnable.
+    /// Handles the end of the running worker's quantum. Returns true if it keeps its core because no other worker is
+    /// runnable.
     pub(super) fn yield_core(&mut self, kernel: &Kernel, id: u32) -> bool {
         let scheduler = self.workers[id as usize].scheduler;
         self.notice_arrived(kernel, scheduler);
@@ -215,13 +216,13 @@ impl State {
         next == id
     }
 
-    /// The running worker ends.
+    /// Ends the running worker.
     pub(super) fn finish(&mut self, kernel: &Kernel, id: u32) {
         self.change(kernel.now(), id, WorkerState::Running, WorkerState::Finished);
         self.leave_core(kernel, id);
     }
 
-    /// Something arrives from outside the cores now: it is noticed at once, or at the scheduler's next switch.
+    /// Handles a completion that arrives now. It is noticed at once or at the scheduler's next switch.
     pub(super) fn arrive(&mut self, kernel: &Kernel, scheduler: u32, action: Action) {
         if self.looks_now(scheduler) {
             self.deliver(kernel, action);
@@ -230,7 +231,7 @@ impl State {
         }
     }
 
-    /// Something will arrive at `time_ns`.
+    /// Schedules a completion that will arrive at `time_ns`.
     #[inline]
     pub(super) fn arrive_at(&mut self, kernel: &Kernel, time_ns: Ns, scheduler: u32, action: Action) {
         assert!(time_ns >= kernel.now(), "an arrival at {time_ns} ns is past");
@@ -248,7 +249,7 @@ impl State {
         }
     }
 
-    /// Sets the event and makes all its waiters runnable.
+    /// Sets the event and makes all its waiting workers runnable.
     pub(super) fn fire(&mut self, kernel: &Kernel, event: u32) {
         self.events[event as usize].set = true;
         while let Some(worker) = self.events[event as usize].waiters.pop(&self.workers) {
@@ -259,7 +260,7 @@ impl State {
     pub(super) fn release_event(&mut self, event: u32) {
         let state = &mut self.events[event as usize];
         state.references -= 1;
-        // Waiters outlive the handles only when a machine is dropped in the middle of a run.
+        // Workers can still wait without a handle only if a machine is dropped in the middle of a run.
         if state.references == 0 && state.waiters.is_empty() {
             self.free_events.push(event);
         }

@@ -1,4 +1,4 @@
-//! The state of workers, schedulers and events, and the check that no time is lost; the moves are in `scheduler`.
+//! The state of workers, schedulers and events, and the check that no time is lost. `scheduler` changes this state.
 
 use super::crowds::{Crowd, first_of, nobody_waits};
 use super::latch::{LatchTable, Mode};
@@ -6,53 +6,53 @@ use super::waits::{Account, WaitType};
 use super::{Config, Role};
 use crate::kernel::{EventList, Ns};
 
-/// Nobody: the end of a queue, or a scheduler that is idle.
+/// Stands for no worker: the end of a queue, or an idle scheduler.
 pub(super) const NOBODY: u32 = u32::MAX;
 
-/// Where a worker is.
+/// The state of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkerState {
-    /// On its core.
+    /// It has its core.
     Running,
-    /// Waiting for its core.
+    /// It waits for its core.
     Runnable,
-    /// Waiting for a resource.
+    /// It waits for a resource.
     Suspended,
-    /// At its end.
+    /// It has ended.
     Finished,
-    /// It is not a worker, but a process of the kernel.
+    /// It is no worker but another process of the kernel.
     Foreign,
 }
 
-/// What a worker waits for, as the engine knows it.
+/// What a worker waits for, by the engine's key or label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Resource {
     /// A latch, identified by its key.
     Latch(u64),
     /// An event or a semaphore, by the label that the engine gave it.
     Event(u64),
-    /// Nothing with a name: time, or a turn.
+    /// Something without a name: a time, or a turn on the core.
     None,
 }
 
-/// The state of a worker needed at each move: one line of the processor's cache.
+/// The part of a worker's state that every change needs. It fits into one line of the processor's cache.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 pub(super) struct Worker {
     pub(super) state: WorkerState,
-    /// What it waits for, or waited for last.
+    /// The type of its present or last wait.
     pub(super) wait: WaitType,
     pub(super) want: Mode,
-    /// Where the crowds of its role begin.
+    /// The index of the first crowd of its role.
     pub(super) first_crowd: u16,
     pub(super) scheduler: u32,
-    /// The next in the one queue that this worker is in.
+    /// The next worker in the queue that this worker is in.
     pub(super) next: u32,
-    /// When it came into this state.
+    /// The time when its present state began.
     pub(super) since_ns: Ns,
-    /// When it last began to wait.
+    /// The time when its last wait began.
     pub(super) waits_since_ns: Ns,
-    /// Time RUNNING, and time SUSPENDED in the wait that has not ended, that are not in its account yet.
+    /// The time RUNNING, and the time SUSPENDED in the present wait, that are not in its account yet.
     pub(super) cpu_ns: Ns,
     pub(super) resource_ns: Ns,
     pub(super) resource: Resource,
@@ -60,18 +60,18 @@ pub(super) struct Worker {
 
 const _: () = assert!(size_of::<Worker>() == 64);
 
-/// The state of a worker that is seldom needed.
+/// The part of a worker's state that is seldom needed.
 #[derive(Clone, Debug)]
 pub(super) struct Life {
     pub(super) born_ns: Ns,
-    /// None for a process of the kernel's.
+    /// `None` for a process that is no worker.
     pub(super) role: Option<Role>,
     /// The account of its time, except for the latest part, which is in [`Worker`].
     pub(super) account: Account,
 }
 
 impl Worker {
-    /// A process of the kernel's, which occupies a place in the table.
+    /// Makes the entry of a process that is no worker, so that the table has no gap.
     pub(super) const fn foreign(now_ns: Ns) -> Self {
         Self {
             state: WorkerState::Foreign,
@@ -99,7 +99,7 @@ impl Life {
     }
 }
 
-/// A queue of workers, linked through [`Worker::next`]: a worker is in one queue at most, so no queue needs memory of its own.
+/// A queue of workers, linked by [`Worker::next`]. Each worker is in one queue at most, so queues need no other memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Queue {
     pub(super) head: u32,
@@ -138,18 +138,18 @@ impl Queue {
 
 #[derive(Debug)]
 pub(super) struct Scheduler {
-    /// [`NOBODY`] if idle.
+    /// The running worker, or [`NOBODY`] if the scheduler is idle.
     pub(super) running: u32,
-    /// Whether it is idle, and about to take the first worker of its queue.
+    /// Whether it is idle but will soon take the first worker of its queue.
     pub(super) wakes: bool,
     pub(super) runnable: Queue,
     pub(super) runnable_count: u32,
     pub(super) quantum_ends_ns: Ns,
-    /// Completions and timers, due or overdue, that wait to be noticed.
+    /// Completions and timers that are not noticed yet. Some of them are in the future.
     pub(super) coming: EventList,
-    /// When this scheduler's code will run even if no worker leaves its core; [`Ns::MAX`] if it won't run.
+    /// When this scheduler's code will run even if no worker leaves its core; [`Ns::MAX`] if it will not.
     pub(super) alarm_ns: Ns,
-    /// When it last went from idle to busy, and all the time it was busy before that.
+    /// The time when it last became busy, and the sum of its busy times before that.
     pub(super) busy_since_ns: Ns,
     pub(super) busy_ns: Ns,
 }
@@ -160,7 +160,7 @@ pub(super) struct EventState {
     pub(super) set: bool,
     pub(super) waiters: Queue,
     pub(super) label: u64,
-    /// Handles; at 0 the slot is free.
+    /// The number of handles. At 0, the slot is free.
     pub(super) references: u32,
 }
 
@@ -173,7 +173,7 @@ pub(super) struct State {
     pub(super) latches: LatchTable,
     pub(super) events: Vec<EventState>,
     pub(super) free_events: Vec<u32>,
-    /// The scheduler that gets the next worker.
+    /// The scheduler of the next worker.
     pub(super) next_scheduler: u32,
     pub(super) fingerprint: u64,
     pub(super) crowds: Vec<Crowd>,
@@ -206,7 +206,7 @@ impl State {
         }
     }
 
-    /// Charges all open time up to now, and checks that no nanosecond is lost or counted twice.
+    /// Charges all time up to now, and checks that no nanosecond is lost or counted twice.
     pub(super) fn settle(&mut self, now_ns: Ns) {
         self.charge_all(now_ns);
         for (worker, Life { born_ns, account, .. }) in self.workers.iter().zip(&self.lives) {
@@ -219,7 +219,7 @@ impl State {
         self.check_cores(now_ns);
     }
 
-    /// Checks the same time from the cores' own record: busy time is the CPU time of their workers.
+    /// Checks the same time by the cores' own records: a core's busy time must be the CPU time of its workers.
     fn check_cores(&self, now_ns: Ns) {
         let mut cpu_ns = vec![0; self.schedulers.len()];
         for (worker, life) in self.workers.iter().zip(&self.lives) {

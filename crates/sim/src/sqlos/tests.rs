@@ -1,4 +1,4 @@
-//! Stories of schedulers, latches, events and books, one file each; then programs at random.
+//! Tests of schedulers, latches, events and accounts in one file each, and tests of random programs.
 
 mod books;
 mod events;
@@ -11,7 +11,7 @@ use std::cell::RefCell;
 use super::{Config, Machine, Notice, Progress, Sqlos};
 use crate::kernel::{Ns, TIME_LIMIT_NS};
 
-/// So many cores, a quantum of 100 ns, and completions noticed at once: numbers small enough to follow by eye.
+/// A configuration with small numbers that are easy to follow: a quantum of 100 ns, and completions noticed at once.
 fn small(schedulers: u32) -> Config {
     Config {
         quantum_ns: 100,
@@ -20,7 +20,7 @@ fn small(schedulers: u32) -> Config {
     }
 }
 
-/// What happened when, in words.
+/// What happened at which time, in words.
 #[derive(Default)]
 struct Log(RefCell<Vec<(Ns, String)>>);
 
@@ -36,7 +36,7 @@ impl Log {
     }
 }
 
-/// Runs the machine until its sessions have ended, and says when that was.
+/// Runs the machine until its sessions have ended. Returns that time.
 fn run(machine: &mut Machine<'_>) -> Ns {
     let progress = machine.run_until(TIME_LIMIT_NS - 1);
     assert_eq!(progress, Ok(Progress::Finished));

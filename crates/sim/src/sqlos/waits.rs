@@ -1,8 +1,8 @@
-//! The wait types, and the books of each worker's time.
+//! The wait types, and the account of each worker's time.
 
 use crate::kernel::Ns;
 
-/// Lists the wait types once: the variant, its code, SQL Server's name, what is waited for.
+/// Lists each wait type once: its variant, its code, SQL Server's name, and what the worker waits for.
 macro_rules! wait_types {
     ($($variant:ident $code:literal $name:literal $meaning:literal)*) => {
         /// What a worker waits for, by SQL Server's names.
@@ -13,7 +13,7 @@ macro_rules! wait_types {
         }
 
         impl WaitType {
-            /// All types, in the order of their declaration, which is that of [`WaitType::index`].
+            /// All types, in the order of their declaration. [`WaitType::index`] is an index into this list.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
 
             const CODES: &'static [u8] = &[$($code,)*];
@@ -47,17 +47,17 @@ wait_types! {
     WorkerStart 31 "WORKER_START" "the first turn on a scheduler: the simulator's own, all signal time, not in SQL Server's table"
 }
 
-/// How many wait types there are.
+/// The number of wait types.
 pub const WAIT_TYPES: usize = WaitType::ALL.len();
 
 impl WaitType {
-    /// Its place in [`WaitType::ALL`] and in [`Account::waits`].
+    /// Returns its index in [`WaitType::ALL`] and in [`Account::waits`].
     #[must_use]
     pub const fn index(self) -> usize {
         self as usize
     }
 
-    /// Its number in the fingerprint of a run. It stays if other types change, so that results can be compared.
+    /// Returns its number in a run's fingerprint. It never changes, so that results can be compared.
     #[must_use]
     #[inline(always)]
     pub const fn code(self) -> u8 {
@@ -67,18 +67,18 @@ impl WaitType {
 
 /// The waits of one type: their number, and both parts of their length.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(align(32))] // never across two lines of the processor's cache
+#[repr(align(32))] // so that it is never in two lines of the processor's cache
 pub struct WaitSum {
-    /// The number of ended waits. A wait still open when the books close adds its time, but does not count here.
+    /// The waits that have ended. An open wait adds its time when the account is read, but is not counted.
     pub count: u64,
-    /// Time SUSPENDED: the resource was not there.
+    /// The time SUSPENDED, when the resource was not available.
     pub resource_ns: Ns,
-    /// Time RUNNABLE: the resource was there, the core was not.
+    /// The time RUNNABLE, when the resource was available but the core was not.
     pub signal_ns: Ns,
 }
 
 impl WaitSum {
-    /// Both parts together.
+    /// Returns the sum of both parts.
     #[must_use]
     pub const fn wait_ns(&self) -> Ns {
         self.resource_ns + self.signal_ns
@@ -91,14 +91,14 @@ impl WaitSum {
     }
 }
 
-/// The account of one worker's time, or of several together.
+/// The account of one worker's time, or the sum over several workers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Account {
-    /// Time RUNNING.
+    /// The time RUNNING.
     pub cpu_ns: Ns,
-    /// Time from the worker's end to the closing of the books.
+    /// The time from the worker's end until the account was read.
     pub finished_ns: Ns,
-    /// By [`WaitType::index`].
+    /// The waits, by [`WaitType::index`].
     pub waits: [WaitSum; WAIT_TYPES],
 }
 
@@ -113,19 +113,19 @@ impl Default for Account {
 }
 
 impl Account {
-    /// The waits of one type.
+    /// Returns the waits of one type.
     #[must_use]
     pub const fn of(&self, wait: WaitType) -> &WaitSum {
         &self.waits[wait.index()]
     }
 
-    /// The length of all waits.
+    /// Returns the sum of the lengths of all waits.
     #[must_use]
     pub fn wait_ns(&self) -> Ns {
         self.waits.iter().map(WaitSum::wait_ns).sum()
     }
 
-    /// All time accounted for: running, waiting, finished.
+    /// Returns the sum of all times in the account: running, waiting, and finished.
     #[must_use]
     pub fn total_ns(&self) -> Ns {
         self.cpu_ns + self.wait_ns() + self.finished_ns

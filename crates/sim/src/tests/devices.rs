@@ -1,4 +1,4 @@
-//! Drives of other kinds beneath the engine and raw I/O: in volumes of one and of several, put away and taken up again.
+//! Other kinds of drives under the engine and raw I/O, in volumes of one and of several drives, also saved and resumed.
 
 use std::ops::ControlFlow;
 
@@ -11,7 +11,7 @@ const SCALE: u32 = 1000;
 const NVME: &str = "nvme3-970-evo-plus-1tb";
 const CLOUD: &str = "cloud-gp2-500";
 
-/// A run on volumes `data`, with its log on volume `log`.
+/// A run with data on volumes `data` and its log on volume `log`.
 fn small_run(data: &[&str], log: &str, seed: u64) -> Value {
     let mut run = run(4);
     run["data_volumes"] = json!(data);
@@ -24,7 +24,7 @@ fn small_run(data: &[&str], log: &str, seed: u64) -> Value {
     run
 }
 
-/// A drive with an SLC cache, two cloud volumes as a RAID-0, and a flash drive that is mirrored on the first one's twin.
+/// A drive with an SLC cache, a RAID-0 of two cloud volumes, and a mirror of a flash drive and a second SLC drive.
 fn scenario() -> Value {
     let runs = [
         small_run(&["nvme", "clouds"], "nvme", 1),

@@ -1,5 +1,5 @@
-//! The simulated engine at work: what it waits for, determinism, conservation, drives and
-//! their history, refusals. Small worlds at random are in `worlds.rs`.
+//! The simulated engine: its waits, determinism, conservation of time, drives and their history, and refusals. Small
+//! random worlds are in `worlds.rs`.
 
 use std::ops::ControlFlow;
 
@@ -10,7 +10,7 @@ use crate::tests::world::{article_a, drive, float, off, outcomes, profile, read,
 use crate::{Block, BlockError};
 use serde_json::json;
 
-/// Small enough for a debug build.
+/// This is small enough for a debug build.
 const SMALL: u32 = 512;
 
 #[test]
@@ -226,7 +226,7 @@ fn what_cannot_be_is_refused_by_name() {
     assert_eq!(refusal.place, "runs[0].data_bytes");
 }
 
-/// Article A's drive with a smaller flash, so that small tables lie all over it.
+/// Article A's drive with less flash, so that small tables are spread over all of it.
 fn small_drive() -> serde_json::Value {
     let mut drive = drive();
     drive["profile"]["geometry"]["raw_bytes"]["value"] = json!(80_000_000_000_u64);
@@ -242,7 +242,7 @@ fn files_that_were_moved_over_the_end_of_the_drive_go_on_at_its_beginning_and_so
     plan["files_shift"] = json!(true);
     plan["workload"] =
         json!({"kind": "random-insert", "connections": 8, "rows_per_connection": 200_000, "rows_per_transaction": 10});
-    // A seed by which the log begins shortly before the end.
+    // Finds a seed with which the log begins shortly before the end.
     let checked = read(&scenario);
     let mut layout = Layout::of(&checked, &checked.runs[0]).expect("it fits");
     let mut goes_over = |seed: &u64| {
@@ -322,7 +322,7 @@ fn a_drive_that_went_off_line_stays_so_also_over_a_rest_until_it_is_formatted() 
     assert_eq!(failures(&mut rested), [true, false]);
 }
 
-/// What only the operating system formats keeps what was on it: formatted before each run, it is no newer.
+/// If only the operating system formats a drive, it keeps what was on it, even if that happens before each run.
 #[test]
 fn a_drive_that_only_the_operating_system_formats_copies_more_than_one_that_its_maker_formatted_and_goes_on_doing_so() {
     let copies = |history: Option<&str>| {

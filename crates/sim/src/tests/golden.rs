@@ -1,8 +1,8 @@
-//! The same bytes in every build: outcomes and drives of the scenarios in `tests/golden` have the digests stored there.
+//! Results are equal in every build: outcomes and drives of scenarios in `tests/golden` have the digests stored there.
 //!
-//! This test is the debug build's half; `tests/test_determinism.py` makes the same runs in the release build that Python has.
-//! A different digest means changed simulated results. If that was intended,
-//! `STORAGELAB_GOLDEN=renew cargo test -p storagelab-sim golden` writes the new ones.
+//! This test makes the runs in the debug build. `tests/test_determinism.py` makes them in the release build for Python.
+//! If a digest differs, simulated results have changed. If you intended that, write the new digests with
+//! `STORAGELAB_GOLDEN=renew cargo test -p storagelab-sim golden`.
 
 use std::fmt::Write;
 use std::fs;
@@ -25,7 +25,7 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden")
 }
 
-/// A scenario as in its file, with the profiles that it names and the server's.
+/// Returns the scenario in a file, with the profiles that it names.
 fn scenario(file: &Path) -> Value {
     let text = fs::read_to_string(file).expect("a scenario that is there");
     let mut scenario: Value = serde_json::from_str(&text).expect("a scenario in JSON");
@@ -38,7 +38,7 @@ fn scenario(file: &Path) -> Value {
     scenario
 }
 
-/// One line for each run or test, and one for the drives at the end.
+/// Returns one line for each run or test, and one line for the drives at the end.
 fn digests(name: &str, scenario: &Value) -> String {
     if scenario["tests"].is_null() {
         let mut block = Block::new(read(scenario)).expect("a scenario that can be run");
@@ -72,7 +72,7 @@ fn lines(name: &str, outcomes: &[String], drives: &[Vec<u8>]) -> String {
     lines
 }
 
-/// Compares what was found with the digests in `file`, or writes them there.
+/// Compares the digests found with those in `file`, or writes them there.
 fn compare(file: &str, found: &str) {
     let kept = folder().join(file);
     if std::env::var("STORAGELAB_GOLDEN").is_ok_and(|word| word == "renew") {
@@ -103,7 +103,7 @@ fn outcomes_and_drives_are_those_that_were_checked_in() {
     compare("digests.txt", &found);
 }
 
-/// The scenarios in files are few; these are many, with switches, costs and sizes of all kinds, on flash drives.
+/// The files contain few scenarios. These are many, with all kinds of switches, costs and sizes, on flash drives.
 #[test]
 fn outcomes_of_random_worlds_are_those_that_were_checked_in() {
     let mut found = String::new();

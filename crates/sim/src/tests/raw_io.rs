@@ -1,4 +1,4 @@
-//! Raw I/O on simulated drives: the results of a scenario, that they repeat, and what is refused.
+//! Raw I/O on simulated drives: a scenario's results, their repeatability, and refusals.
 
 use std::ops::ControlFlow;
 
@@ -16,7 +16,7 @@ fn test(access: &str, pattern: &str, block_bytes: u64, outstanding: u32) -> Valu
     })
 }
 
-/// A volume of this many SCSI disks, configured by `how` in JSON.
+/// A volume of this many SCSI disks. `how` sets its other keys, in JSON.
 fn disks(count: u32, how: &Value, tests: &[Value]) -> Value {
     let profile: Value = toml::from_str(SCSI).expect("a profile");
     let names: Vec<String> = (0..count).map(|number| format!("d{number}")).collect();
@@ -75,8 +75,7 @@ fn one_disk_makes_as_many_random_reads_as_seek_turn_and_transfer_let_it() {
     assert_near(made[0].bytes_per_s, 8192.0 * made[0].ios_per_s, 1e-9);
 }
 
-/// With many requests outstanding the drives are the limit, and a mirrored write takes two accesses where a read takes
-/// one.
+/// With many requests outstanding, the drives are the limit. A mirrored write takes two accesses, and a read takes one.
 #[test]
 fn raid_10_writes_half_as_fast_as_it_reads_and_raid_5_a_quarter() {
     let tests = [test("read", "random", 8192, 64), test("write", "random", 8192, 64)];
@@ -130,7 +129,7 @@ fn controllers_that_mirror_one_write_after_the_other_take_so_many_a_second_whate
             test("write", "sequential", 61_440, 32),
         ],
     ));
-    // One alone waits for the link there and back, its data and the mirror; 32 for the mirror only.
+    // A single request waits for the link in both directions, its data and the mirror. 32 wait only for the mirror.
     let (data_ns, link_ns, mirror_ns) = (61_440.0 / 0.104, 200_000.0, 1_076_800.0);
     assert_near(made[0].latency.mean_ns, link_ns + data_ns + mirror_ns + 50_000.0, 0.01);
     assert_near(made[1].ios_per_s, 1e9 / mirror_ns, 0.01);

@@ -1,5 +1,5 @@
-//! The engine on disks, arrays, caches and links: it knows only volumes, and whatever holds on one flash drive holds
-//! here.
+//! The engine on disks, arrays, caches and links. It uses only volumes, so all that is true on one flash drive must be
+//! true here.
 
 use std::ops::ControlFlow;
 
@@ -18,7 +18,7 @@ fn profile(text: &str) -> Value {
     toml::from_str(text).expect("a profile in TOML")
 }
 
-/// 16 connections that insert 2 M rows each, 10 in a transaction.
+/// A run of 16 connections that insert 2 M rows each, 10 per transaction.
 fn run(data_files: u32, data: &[&str], log: &str) -> Value {
     let mut run = crate::tests::world::run(data_files);
     run["data_volumes"] = json!(data);
@@ -30,7 +30,7 @@ fn run(data_files: u32, data: &[&str], log: &str) -> Value {
     run
 }
 
-/// Article B's storage: data on two RAID-10 of 4 SCSI disks over iSCSI, log on a RAID-10 of 8 SATA disks.
+/// Article B's storage: data on two RAID-10 of 4 SCSI disks over iSCSI, and the log on a RAID-10 of 8 SATA disks.
 fn article_b(runs: &[Value]) -> Value {
     let mut drives = serde_json::Map::new();
     let mut names = |prefix: &str, count: u32, text: &str| -> Vec<String> {
@@ -79,7 +79,7 @@ fn disks_behind_caches_and_links_give_the_same_bytes_twice_and_their_time_adds_u
     }
 }
 
-/// Files of one volume lie end to end, and each is filled from its beginning: with more of them the same rows lie further apart.
+/// Files of one volume follow each other and fill from the beginning. With more files, the same rows are farther apart.
 #[test]
 fn more_files_on_a_volume_make_longer_strokes() {
     let runs = [run(1, &["a"], "log"), run(16, &["a"], "log")];
@@ -289,7 +289,7 @@ fn what_cannot_be_of_volumes_is_refused_by_name() {
     assert!(error.to_string().contains("unknown field `speed`"), "{error}");
 }
 
-/// Each run checks itself at its end: no page lost or duplicated, frames add up, time adds up, nobody left waiting.
+/// Each run checks itself at its end: pages, frames and time add up, and no worker waits.
 #[test]
 fn small_worlds_on_any_volumes_keep_their_pages_frames_and_time() {
     const LEVELS: [&str; 4] = ["0", "1", "5", "10"];

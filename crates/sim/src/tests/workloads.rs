@@ -1,11 +1,11 @@
-//! Loads other than random inserts: mixed point reads, and page-sized rows at the right edge of the index.
+//! Loads other than random inserts: mixed loads with point reads, and page-sized rows at the right edge of the index.
 
 use crate::Block;
 use crate::outcome::{RunOutcome, WaitRow};
 use crate::tests::world::{article_a, float, off, outcomes, read, run, waits};
 use serde_json::{Value, json};
 
-/// Small enough for a debug build.
+/// This is small enough for a debug build.
 const SCALE: u32 = 512;
 
 fn mixed(read_per_mille: u32) -> Value {
@@ -57,8 +57,8 @@ fn reads_join_the_inserts_in_their_part_and_wait_for_pages_in_a_wait_of_their_ow
             "{reads} reads beside {rows} rows"
         );
         let (shared, exclusive) = (waits(outcome, "PAGEIOLATCH_SH"), waits(outcome, "PAGEIOLATCH_EX"));
-        // Reads and inserts go to random pages, so the same share of them misses; a write in progress stops only
-        // inserts. A thousand misses scatter by 3 %.
+        // Reads and inserts use random pages, so equal shares of both miss memory. A page that is being written stops
+        // only inserts. With a thousand misses, chance is 3 %.
         let missed = float(shared.count) / float(reads);
         assert!(
             missed > 0.05 && missed < 1.1 * float(exclusive.count) / float(rows),
@@ -79,7 +79,7 @@ fn reads_make_no_page_dirty_and_no_log() {
         waits(many, "WRITELOG").count.abs_diff(waits(none, "WRITELOG").count) / 50,
         0
     );
-    // Four reads per row: if they dirtied pages, several times as many pages would be written per row.
+    // There are four reads per row. If reads made pages dirty, several times as many pages would be written per row.
     let written = |outcome: &RunOutcome| float(outcome.counters.written_pages) / float(outcome.rows);
     assert!(
         written(many) < 2.5 * written(none),

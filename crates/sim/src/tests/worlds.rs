@@ -1,15 +1,15 @@
-//! Invariants of any world: small random ones, each drawn from its number, run as a whole and again with a rest in
-//! between.
+//! Rules that hold in any world. Small random worlds are drawn from their numbers. Each is run as a whole, and again
+//! with a rest in between.
 //!
-//! `STORAGELAB_WORLD=123 cargo test -p storagelab-sim worlds` runs that world alone; a failure prints this
-//! command. `STORAGELAB_WORLDS=1000..3000` runs these, for long nights, with `--release`. Worlds from 1000000 on have
-//! one odd figure each.
+//! `STORAGELAB_WORLD=123 cargo test -p storagelab-sim worlds` runs only world 123. A failure prints this command.
+//! `STORAGELAB_WORLDS=1000..3000`, with `--release`, runs that range and takes hours. Worlds from 1000000 on have one
+//! odd figure each.
 //!
-//! The core asserts in every run: frames add up and no leaf is in two of them, every leaf is in memory or on its drive,
-//! every page has one owner, rows add up, nobody waits and no latch is held at the end, and the time of all sessions
-//! equals their waits and CPU time to the nanosecond. A debug build also checks at intervals in between. These tests
-//! check what is visible from outside. The order and compatibility of latch grants have property tests of their own, in
-//! `sqlos`.
+//! The simulator asserts in every run that frames add up and no leaf is in two of them, that every leaf is in memory or
+//! on its drive, that every page has one owner, that rows add up, that no worker waits and no latch is held at the end,
+//! and that the time of all sessions equals their waits and CPU time to the nanosecond. A debug build also checks at
+//! intervals. These tests check what is visible from outside. Tests in `sqlos` check the order and compatibility of
+//! latch grants.
 
 #![expect(clippy::print_stdout, reason = "a failing test shows which world it was")]
 
@@ -24,10 +24,10 @@ use crate::scenario::{RunPlan, Scenario, Workload};
 use crate::tests::world::random::{Draw, ODD, World, world};
 use crate::volume::DeviceParameters;
 
-/// Takes some seconds in a debug build.
+/// These worlds take some seconds in a debug build.
 const USUAL: Range<u64> = 0..60;
 
-/// The outcome of a world.
+/// The number of worlds by their outcome.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Tally {
     refused: u64,
@@ -65,7 +65,7 @@ fn a_figure_that_nobody_would_think_of_is_refused_by_name_or_makes_a_world_like_
     assert!(tally.refused > 30 && tally.whole > 40, "{tally:?}");
 }
 
-/// Which worlds to run: one, a range, or the usual ones.
+/// Returns which worlds to run: one, a range, or the usual ones.
 fn chosen(one: Option<&str>, many: Option<&str>) -> Range<u64> {
     let number = |text: &str| {
         text.trim()
@@ -79,7 +79,7 @@ fn chosen(one: Option<&str>, many: Option<&str>) -> Range<u64> {
     }
 }
 
-/// Calls `live`, and says how to repeat a world that fails or panics.
+/// Calls `live`. If the world fails or panics, the message says how to repeat it.
 fn judge(seed: u64, live: impl FnOnce(u64) -> Result<(), String>) {
     let why = match catch_unwind(AssertUnwindSafe(|| live(seed))) {
         Ok(Ok(())) => return,
@@ -135,7 +135,7 @@ fn live(seed: u64, world: &World, tally: &mut Tally) -> Result<(), String> {
     Ok(())
 }
 
-/// The parameters of a drive, all of which are flash here.
+/// Returns the parameters of a drive. All drives here are flash.
 fn flash(scenario: &Scenario, name: &str) -> Result<Parameters, String> {
     match scenario.drives[name].parameters(scenario.scale)? {
         DeviceParameters::Flash(parameters) => Ok(parameters),
@@ -143,7 +143,7 @@ fn flash(scenario: &Scenario, name: &str) -> Result<Parameters, String> {
     }
 }
 
-/// Whether a world that may be run would take long.
+/// Whether a world that can be run would take too long.
 fn too_large(scenario: &Scenario) -> bool {
     let flash_pages = |name| flash(scenario, name).map_or(0, |drive| drive.shape.flash_pages());
     let rows = |run: &RunPlan| {
@@ -154,7 +154,7 @@ fn too_large(scenario: &Scenario) -> bool {
         || scenario.runs.iter().any(|run| rows(run) > 100_000)
 }
 
-/// The drives of the scenario, aged, as bytes.
+/// Returns the aged drives of the scenario, as bytes.
 fn drives_at_first(scenario: &Scenario, aged_per_mille: &[u64]) -> Result<Vec<Vec<u8>>, String> {
     let old = |(name, &per_mille): (&String, &u64)| {
         let parameters = flash(scenario, name)?;
@@ -167,7 +167,7 @@ fn drives_at_first(scenario: &Scenario, aged_per_mille: &[u64]) -> Result<Vec<Ve
         if addresses > 0 {
             let addresses = u32::try_from(addresses).expect("no more than there are");
             let age = Age::Steady { addresses, free_blocks };
-            // Not every odd drive can be aged that far.
+            // Some odd drives can't be aged to this degree.
             drive.age(age, &mut Rng::stream(scenario.seed, "age")).ok();
         }
         Ok(drive.save())
@@ -175,7 +175,7 @@ fn drives_at_first(scenario: &Scenario, aged_per_mille: &[u64]) -> Result<Vec<Ve
     scenario.drives.keys().zip(aged_per_mille).map(old).collect()
 }
 
-/// The next run, and the drives' maps in order after it: every logical page on one valid flash page, every block in one place.
+/// Makes the next run. Checks the drives' maps: each logical page has one valid flash page, each block is in one list.
 fn next(block: &mut Block) -> Result<Option<RunOutcome>, String> {
     let outcome = block
         .run_next(|_| ControlFlow::Continue(()))
@@ -211,7 +211,7 @@ fn look_at(scenario: &Scenario, outcome: &RunOutcome, tally: &mut Tally) -> Resu
     let counters = &outcome.counters;
     look_at_kind(&plan.workload, outcome)?;
     let shares = outcome.drives.iter().map(|drive| drive.utilisation);
-    // A run that failed may have left a split half done.
+    // A failed run may have stopped in the middle of a split.
     let half_done = u64::from(plan.workload.connections) * u64::from(outcome.failure.is_some());
     if !(counters.splits..=counters.splits + half_done).contains(&(counters.leaf_pages - 1))
         || !shares.into_iter().all(|share| (0.0..1.0).contains(&share))
@@ -221,7 +221,7 @@ fn look_at(scenario: &Scenario, outcome: &RunOutcome, tally: &mut Tally) -> Resu
     Ok(())
 }
 
-/// A mixed load has as many reads as chance allows; ascending rows have a page each.
+/// Checks that a mixed load has a probable number of reads, and that ascending rows have one page each.
 fn look_at_kind(load: &Workload, outcome: &RunOutcome) -> Result<(), String> {
     let counters = &outcome.counters;
     let expected = load.kind.point_reads(load, outcome.rows);

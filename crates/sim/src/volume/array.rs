@@ -1,8 +1,8 @@
-//! A volume over time: requests on their way through link, cache and drives.
+//! A volume over time: its requests pass through link, cache and drives.
 //!
-//! If the end of a request can be computed at once, the request is only a function call. Any other request becomes an
-//! *operation*. It waits for a number of *parts*, each a request to one drive, and continues when the last part is
-//! done. The volume has its own event list. A disk serves one request at a time, so it has at most one event there.
+//! If the end of a request can be computed at once, it is only a function call. Any other request becomes an
+//! *operation*. It waits for its *parts*, each a request to one drive, and continues when the last one is done. The
+//! volume has its own event list. A disk has at most one event in it, because it serves one request at a time.
 
 use serde::Serialize;
 
@@ -18,35 +18,35 @@ use destage::Destage;
 /// The answer to a request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Answer {
-    /// It will be done at this time, and this is the only notice.
+    /// It will be done at this time. No further answer follows.
     Done(Ns),
-    /// [`Volume::advance`] will give its token.
+    /// [`Volume::advance`] will return its token when it is done.
     Pending,
 }
 
 /// A volume's counters in a run.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
 pub struct Counters {
-    /// Requests received.
+    /// The requests received.
     pub requests: u64,
-    /// Requests to its drives for them.
+    /// The requests to its drives.
     pub drive_requests: u64,
-    /// Writes that its cache took.
+    /// Writes that its cache accepted.
     pub cached_writes: u64,
-    /// Writes that bypassed the full cache.
+    /// Writes that bypassed the cache because it was full.
     pub through_writes: u64,
     /// Reads served by the cache.
     pub cache_hits: u64,
     /// Writes from the cache to the drives.
     pub destaged_writes: u64,
-    /// Bytes of these.
+    /// The bytes of these writes.
     pub destaged_bytes: u64,
 }
 
 #[derive(Clone, Debug)]
 struct Member {
     device: Device,
-    /// The time at which a drive other than a disk will have completed all of its requests.
+    /// For a drive that is no disk, the time when it will have completed all of its requests.
     until: Ns,
     lost: bool,
 }
@@ -64,13 +64,13 @@ struct Operation {
     whom: For,
     request: Request,
     token: u32,
-    /// Parts, or blocks of the cache, that it waits for.
+    /// The number of parts, or of blocks of the cache, that it waits for.
     waits_for: u32,
-    /// RAID-5: the operation waits for the reads before the writes.
+    /// For RAID-5: whether the operation waits for its reads and has still to begin its writes.
     reads_first: bool,
 }
 
-/// The targets of a volume's events, each with the number of a drive or of an operation.
+/// The events of a volume, by their targets. The token is the number of a drive or of an operation.
 mod due {
     use crate::kernel::Port;
 
@@ -86,14 +86,14 @@ mod due {
     pub(super) const LOST: Port = Port::new(5);
 }
 
-/// How requests are served.
+/// How a volume serves requests.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Way {
-    /// By the only flash drive.
+    /// It is one flash drive, which serves them.
     Alone,
-    /// By flash drives whose completion times are computed at once.
+    /// Flash drives serve them. Their completion times are computed at once.
     AtOnce,
-    /// With a list of events.
+    /// It uses a list of events.
     InEvents,
 }
 
@@ -110,7 +110,7 @@ pub struct Volume {
     operations: Vec<Operation>,
     free: Vec<u32>,
     events: EventList,
-    /// Alternates, so that equal halves of a mirror are read in turn.
+    /// Alternates, so that two equally busy halves of a mirror are read in turn.
     turn: u32,
     failure: Option<Failure>,
     served: Vec<u32>,
@@ -118,10 +118,10 @@ pub struct Volume {
 }
 
 impl Volume {
-    /// A volume over drives at rest, as `map` says, from `offset_bytes` on.
+    /// Makes a volume over drives at rest. `map` distributes its bytes, which begin at `offset_bytes`.
     ///
     /// # Panics
-    /// If there are not as many drives as the map has.
+    /// Panics if the number of drives is not that of the map.
     #[must_use]
     pub fn new(name: &str, map: StripeMap, offset_bytes: u64, devices: Vec<Device>) -> Self {
         assert_eq!(devices.len(), map.drives() as usize, "the map is of these drives");
@@ -150,7 +150,7 @@ impl Volume {
         volume
     }
 
-    /// The same behind a network.
+    /// Returns the volume behind a network.
     #[must_use]
     pub fn with_link(mut self, choice: &LinkChoice) -> Self {
         self.link = Some(Link::new(choice.bytes_per_s, choice.latency_ns));
@@ -158,8 +158,8 @@ impl Volume {
         self
     }
 
-    /// Schedules the failure of a drive; requests that it serves at that time still complete. No run lasts until a time beyond
-    /// the limit.
+    /// Schedules the failure of a drive. Requests that it serves at that time still complete. A time beyond the limit
+    /// is ignored, because no run lasts so long.
     pub fn lose_at(&mut self, at_ns: Ns, drive: u32) {
         self.way = Way::InEvents;
         if at_ns == 0 {
@@ -180,20 +180,20 @@ impl Volume {
         };
     }
 
-    /// Its capacity in bytes.
+    /// Returns its capacity in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.map.bytes() - self.offset_bytes
     }
 
-    /// Smallest write.
+    /// Returns the smallest write in bytes.
     #[must_use]
     pub fn sector_bytes(&self) -> u64 {
         let sectors = self.members.iter().map(|member| member.device.sector_bytes());
         sectors.max().unwrap_or(512)
     }
 
-    /// CPU time of the host for a request of this many bytes.
+    /// Returns the host's CPU time for a request of this many bytes.
     #[must_use]
     pub fn host_cpu_for(&self, bytes: u64) -> Ns {
         let each = self.members.iter().map(|member| member.device.host_cpu_for(bytes));
@@ -205,26 +205,26 @@ impl Volume {
         self.members.iter().map(|member| &member.device)
     }
 
-    /// Returns the drives. Data in progress or in the cache count as written: put the drives to rest before further
-    /// use.
+    /// Returns the drives. Data in progress or in the cache count as written. Put the drives to rest before they are
+    /// used again.
     #[must_use]
     pub fn into_devices(self) -> Vec<Device> {
         self.members.into_iter().map(|member| member.device).collect()
     }
 
-    /// Its counters since it was made. A volume of one flash drive doesn't count: the drive does.
+    /// Returns its counters since it was made. A volume of one flash drive doesn't count, because the drive does.
     #[must_use]
     pub const fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// Whether only its drives' own figures are worth reporting.
+    /// Whether the volume is only one flash drive, so that its own counters need not be reported.
     #[must_use]
     pub fn is_plain(&self) -> bool {
         self.way == Way::Alone
     }
 
-    /// Whether all of these bytes have been written. Only a single flash drive knows; other volumes assume it.
+    /// Whether all of these bytes have been written. Only a single flash drive can tell; others always return true.
     #[must_use]
     pub fn is_written(&self, offset: u64, bytes: u64) -> bool {
         let flash = self.members.first().and_then(|member| member.device.flash());
@@ -237,25 +237,25 @@ impl Volume {
         pages.all(|page| u32::try_from(page).is_ok_and(|page| drive.ftl().flash_page(page).is_some()))
     }
 
-    /// Time that data took on its link, both directions.
+    /// Returns the time that data took on its link, in both directions.
     #[must_use]
     pub fn link_busy_ns(&self) -> Ns {
         self.link.as_ref().map_or(0, |link| link.busy_ns)
     }
 
-    /// How many of its drives have failed.
+    /// The number of its drives that have failed.
     #[must_use]
     pub fn lost(&self) -> u32 {
         self.members.iter().map(|member| u32::from(member.lost)).sum()
     }
 
-    /// Takes a request at time `now`. Requests come in the order of their times, none before an event that is due.
+    /// Accepts a request at time `now`. Requests must come in order of time, and after all events that are due before.
     ///
     /// # Errors
-    /// If the volume can't answer any more.
+    /// Fails if the volume has failed.
     ///
     /// # Panics
-    /// If the request goes beyond the last byte, or has no bytes.
+    /// Panics if the request goes beyond the last byte, or has no bytes.
     #[inline(always)]
     pub fn submit(&mut self, now: Ns, mut request: Request, token: u32) -> Result<Answer, Failure> {
         request.offset += self.offset_bytes;
@@ -299,17 +299,17 @@ impl Volume {
         })
     }
 
-    /// When [`Volume::advance`] is to be called next; `Ns::MAX` if nothing is due.
+    /// Returns when to call [`Volume::advance`] next, or `Ns::MAX` if no event is due.
     #[must_use]
     #[inline]
     pub fn next_event(&self) -> Ns {
         self.events.next_time_ns()
     }
 
-    /// Processes the events due up to `now`; the tokens of completed requests go to `done`, in the order of completion.
+    /// Processes the events up to `now`. Adds the tokens of completed requests to `done`, in the order of completion.
     ///
     /// # Errors
-    /// If the volume can't answer any more.
+    /// Fails if the volume has failed.
     pub fn advance(&mut self, now: Ns, done: &mut Vec<u32>) -> Result<(), Failure> {
         while let Some((at_ns, event)) = self.events.pop_until(now) {
             let number = event.token();
@@ -403,7 +403,7 @@ impl Volume {
         }
     }
 
-    /// The controller replies at `at_ns`.
+    /// Sends the controller's reply at `at_ns`.
     fn reply(&mut self, at_ns: Ns, number: u32) {
         let request = self.operations[number as usize].request;
         let data_bytes = if request.kind.writes() { 0 } else { request.bytes };

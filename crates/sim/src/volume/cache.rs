@@ -1,54 +1,54 @@
-//! The controller's write-back cache: dirty blocks, blocks on their way to the drives, and their order.
+//! The controller's write-back cache: its dirty blocks, the blocks that are written to the drives, and their order.
 //!
-//! The cache consists of blocks, with one dirty bit per sector. Four rules keep it correct:
-//! - a block in the cache takes any write to it, even without room, so newer data never overtake older data;
-//! - a block has one write to the drives at a time; data that arrive meanwhile wait for the next one;
-//! - blocks on their way stay in the cache until the drives have them;
-//! - a write without room for its blocks goes *through*: it is acknowledged when the drives have it. Meanwhile its
-//!   blocks are in the cache beyond its capacity, as a controller has its buffers, so the rules above hold for it too.
+//! The cache consists of blocks with one dirty bit per sector. Four rules keep it correct:
+//! - A write to a cached block is always accepted, even if the cache is full. So older data never replace newer data.
+//! - A block has at most one write to the drives in progress. Data that arrive meanwhile wait for the next write.
+//! - A block stays in the cache until its write to the drives is done.
+//! - A write without room for its blocks goes *through*: it is acknowledged when the drives have its data. Until then
+//!   its blocks are in the cache, beyond its capacity, as in a controller's buffers. So these rules hold for them too.
 //!
-//! Dirty blocks go to the drives in one of two orders ([`Destaging`]), neighbours together; those with waiters go
-//! first.
+//! Dirty blocks are written to the drives in one of two orders ([`Destaging`]), neighbours together. Blocks of writes
+//! that go through are written first.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-/// A sector, the granularity of dirty data.
+/// The bytes of a sector, the smallest unit of dirty data.
 pub const SECTOR_BYTES: u64 = 512;
 
-/// The order in which dirty blocks go to the drives. Both are usual: see B. S. Gill and D. S. Modha, "WOW: wise
-/// ordering for writes", FAST 2005, who call them CSCAN and LRW.
+/// The order in which dirty blocks are written to the drives. Both orders are usual: B. S. Gill and D. S. Modha, "WOW:
+/// wise ordering for writes", FAST 2005, call them CSCAN and LRW.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Destaging {
-    /// In ascending order, round and round.
+    /// In ascending order, and from the end again to the beginning.
     Elevator,
-    /// The longest dirty first, together with the dirty blocks of the same row of stripes.
+    /// The longest dirty first, together with the dirty blocks in the same row of stripes.
     #[default]
     Oldest,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Block {
-    /// Sectors to be written.
+    /// The bits of dirty sectors.
     dirty: u64,
-    /// Its number in the list by age; 0 if it is not listed.
+    /// Its number in the list by age, or 0 if it is not listed.
     since: u64,
-    /// Sectors on their way.
+    /// The bits of sectors that are being written to the drives.
     writing: u64,
-    /// Waiters for the write of the dirty sectors, and for that of the sectors on their way.
+    /// The operations that wait for the write of the dirty sectors, and those that wait for the write in progress.
     waiters: Vec<u32>,
     served: Vec<u32>,
 }
 
-/// Dirty bytes on their way to the drives.
+/// Dirty bytes that are being written to the drives.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Run {
-    /// From which byte on.
+    /// Their first byte.
     pub offset: u64,
-    /// How many.
+    /// Their number.
     pub bytes: u64,
 }
 
@@ -58,24 +58,24 @@ pub struct Cache {
     block_bytes: u64,
     /// Capacity in blocks.
     room_blocks: usize,
-    /// Most blocks in one write.
+    /// The most blocks in one write.
     run_blocks: u64,
-    /// Dirty blocks that stay in the cache.
+    /// The number of dirty blocks that stay in the cache.
     kept_blocks: usize,
     on_their_way: usize,
     blocks: BTreeMap<u64, Block>,
     order: Destaging,
-    /// The elevator's position, or the remaining blocks of the current row.
+    /// The elevator's position, or the blocks of the present row that are left.
     row: Range<u64>,
-    /// Blocks by age, each with its number. An entry is stale if the block is clean or has another number by now.
+    /// Blocks by age, each with its number. An entry is out of date if the block is clean or has another number.
     ages: VecDeque<(u64, u64)>,
     listed: u64,
     urgent: VecDeque<u64>,
 }
 
 impl Cache {
-    /// An empty cache of `bytes`, in blocks of `block_bytes` (1 to 64 sectors), written in runs of at most `run_bytes` while more
-    /// than `keep_per_mille` of it is dirty.
+    /// Makes an empty cache of `bytes`, in blocks of `block_bytes` (1 to 64 sectors). While more than `keep_per_mille`
+    /// of it is dirty, it is written in runs of at most `run_bytes`.
     #[must_use]
     pub fn new(bytes: u64, block_bytes: u64, run_bytes: u64, keep_per_mille: u32, order: Destaging) -> Self {
         debug_assert!(
@@ -97,7 +97,7 @@ impl Cache {
         }
     }
 
-    /// The blocks of a request, with the bits of their sectors.
+    /// Returns the blocks of a request, with the bits of their sectors.
     fn parts(&self, offset: u64, bytes: u64) -> impl Iterator<Item = (u64, u64)> + use<> {
         let block_bytes = self.block_bytes;
         let (first, last) = (offset / block_bytes, (offset + bytes - 1) / block_bytes);
@@ -118,7 +118,7 @@ impl Cache {
         })
     }
 
-    /// Accepts a write if there is room for its blocks; returns whether there was.
+    /// Accepts a write if there is room for its blocks. Returns whether there was.
     pub fn take(&mut self, offset: u64, bytes: u64) -> bool {
         let new = self
             .parts(offset, bytes)
@@ -148,7 +148,7 @@ impl Cache {
             .all(|(block, _)| self.blocks.contains_key(&block))
     }
 
-    /// Takes a write through: [`Cache::finish`] reports `waiter` once for each of its blocks. Returns their number.
+    /// Accepts a write that goes through. Returns its number of blocks. [`Cache::finish`] returns `waiter` for each.
     pub fn take_through(&mut self, offset: u64, bytes: u64, waiter: u32) -> u32 {
         let mut blocks = 0;
         for (number, sectors) in self.parts(offset, bytes) {
@@ -159,7 +159,7 @@ impl Cache {
         blocks
     }
 
-    /// Starts the write of blocks that have waiters, if any.
+    /// Starts the write of the next block that an operation waits for, if there is one.
     pub fn next_urgent(&mut self) -> Option<Run> {
         while let Some(number) = self.urgent.pop_front() {
             if self.blocks.get(&number).is_some_and(can_go) {
@@ -186,13 +186,13 @@ impl Cache {
     }
 
     fn first_in(&self, blocks: Range<u64>) -> Option<u64> {
-        // The end of a row may lie before its beginning.
+        // The range of a row may be empty, with its end before its beginning.
         let there = (!blocks.is_empty()).then(|| self.blocks.range(blocks));
         let mut can_go = there.into_iter().flatten().filter(|(_, block)| can_go(block));
         can_go.next().map(|(&number, _)| number)
     }
 
-    /// Moves on to the row of the block that has been dirty for the longest time.
+    /// Moves to the row of the block that was dirty longest, and returns its first block that can be written.
     fn first_of_oldest_row(&mut self) -> Option<u64> {
         for _ in 0..self.ages.len() {
             let (number, since) = self.ages.pop_front()?;
@@ -214,7 +214,7 @@ impl Cache {
         None
     }
 
-    /// Sends the first dirty sectors of a block, and those that follow without a gap.
+    /// Starts the write of a block's first dirty sectors and of those that follow without a gap.
     fn start(&mut self, first: u64) -> Run {
         let whole = bits(0, self.block_bytes / SECTOR_BYTES);
         let (mut number, mut sectors_in_all, mut from) = (first, 0, 0);
@@ -249,10 +249,10 @@ impl Cache {
         }
     }
 
-    /// The drives have a run: removes its blocks unless they were written again. `served` gets their waiters.
+    /// Ends a write to the drives. Removes its blocks, unless they are dirty again. Adds their waiters to `served`.
     ///
     /// # Panics
-    /// If there was no such run.
+    /// Panics if there is no such write.
     pub fn finish(&mut self, run: Run, served: &mut Vec<u32>) {
         for (number, sectors) in self.parts(run.offset, run.bytes) {
             let block = self.blocks.get_mut(&number).expect("what is on its way is here");
@@ -280,7 +280,7 @@ fn can_go(block: &Block) -> bool {
     block.dirty != 0 && block.writing == 0
 }
 
-/// The bits `from` up to, but not including, `to`, of 64.
+/// Returns a word of 64 bits in which the bits `from` to `to` - 1 are set.
 fn bits(from: u64, to: u64) -> u64 {
     let below = |bit: u64| if bit >= 64 { u64::MAX } else { (1 << bit) - 1 };
     below(to) & !below(from)

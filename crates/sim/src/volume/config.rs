@@ -6,22 +6,22 @@ use super::cache::Destaging;
 use super::stripe::{Level, StripeMap};
 use crate::kernel::Ns;
 
-/// One address space for files, over one drive or several.
+/// A volume: one address space for files, over one drive or several.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct VolumeChoice {
-    /// Names of its drives. Neighbours make pairs; an array of a RAID-100 is a row of neighbours.
+    /// The names of its drives. Two neighbours make a pair, and consecutive drives make an array of a RAID-100.
     pub drives: Vec<String>,
     /// How several drives make one volume; `None` for a single drive.
     #[serde(default)]
     pub raid: Option<Level>,
-    /// Contiguous bytes on a drive.
+    /// The contiguous bytes on a drive.
     #[serde(default = "volume_defaults::stripe_bytes")]
     pub stripe_bytes: u64,
-    /// Arrays of a RAID-100.
+    /// The number of arrays of a RAID-100.
     #[serde(default)]
     pub arrays: Option<u32>,
-    /// Where the file system begins: 32,256 is the old 63 sectors, which align with no stripe or flash page.
+    /// The first byte of the file system. 32,256 are the old 63 sectors, which align with no stripe or flash page.
     #[serde(default)]
     pub offset_bytes: u64,
     /// A controller's write-back cache.
@@ -30,7 +30,7 @@ pub struct VolumeChoice {
     /// The network between host and array.
     #[serde(default)]
     pub link: Option<LinkChoice>,
-    /// Drives that fail. Nothing is rebuilt within a run.
+    /// The drives that fail. No drive is rebuilt within a run.
     #[serde(default)]
     pub lost: Vec<Loss>,
 }
@@ -39,26 +39,26 @@ pub struct VolumeChoice {
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct CacheChoice {
-    /// The part of the controller's memory for writes.
+    /// The part of the controller's memory that is used for writes.
     pub bytes: u64,
-    /// To the other controller's memory: a write is acknowledged once it is in both.
+    /// The rate to the other controller's memory. A write is acknowledged when it is in both memories.
     #[serde(default = "cache_defaults::mirror_bytes_per_s")]
     pub mirror_bytes_per_s: u64,
-    /// Further time of the controllers per write, one write after another.
+    /// Additional time of the controllers per write. Writes take this time one after another.
     #[serde(default = "cache_defaults::mirror_request_ns")]
     pub mirror_request_ns: Ns,
-    /// Further delay of a write that does not delay others.
+    /// Additional delay of a write, which does not delay others.
     #[serde(default = "cache_defaults::mirror_latency_ns")]
     pub mirror_latency_ns: Ns,
-    /// Blocks go to the drives while more than this part of the cache is dirty; the rest stays, in case it is written again or
-    /// gets neighbours.
+    /// Blocks are written to the drives while more than this part of the cache is dirty. The others stay, because they
+    /// may be written again or get neighbours.
     #[serde(default = "cache_defaults::keep_per_mille")]
     pub keep_per_mille: u32,
-    /// The order in which they go there. Not published; fitted among the two usual ones, on B2: with the oldest first,
-    /// two files are the best for two arrays.
+    /// The order in which they are written. It is not published. Of the two usual orders, it was fitted to B2: with the
+    /// oldest first, two files are the best for two arrays.
     #[serde(default)]
     pub destaging: Destaging,
-    /// Most writes in progress from cache to drives, per drive.
+    /// The most writes in progress from the cache to the drives, per drive.
     #[serde(default = "cache_defaults::writes_per_drive")]
     pub writes_per_drive: u32,
 }
@@ -67,22 +67,22 @@ pub struct CacheChoice {
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct LinkChoice {
-    /// In each direction.
+    /// The rate in each direction.
     #[serde(default = "link_defaults::bytes_per_s")]
     pub bytes_per_s: u64,
-    /// One way, including all protocol overhead.
+    /// The time one way, including all protocol overhead.
     #[serde(default = "link_defaults::latency_ns")]
     pub latency_ns: Ns,
 }
 
-/// What a volume has if its spec does not say.
+/// The defaults of keys of a volume, for specs that do not set them.
 pub mod volume_defaults {
     crate::figures::constants! { "a volume", default: true {
         stripe_bytes: u64 = 131_072, Assumed, "A usual size; the specs of the articles say their own";
     }}
 }
 
-/// What a cache has if its spec does not say.
+/// The defaults of keys of a cache, for specs that do not set them.
 pub mod cache_defaults {
     crate::figures::constants! { "a cache", default: true {
         mirror_bytes_per_s: u64 = 800_000_000, Assumed,
@@ -98,7 +98,7 @@ pub mod cache_defaults {
     }}
 }
 
-/// What a link has if its spec does not say.
+/// The defaults of keys of a link, for specs that do not set them.
 pub mod link_defaults {
     crate::figures::constants! { "a link", default: true {
         bytes_per_s: u64 = 104_000_000, Published,
@@ -111,18 +111,18 @@ pub mod link_defaults {
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Loss {
-    /// Which one.
+    /// The name of the drive.
     pub drive: String,
-    /// How long after the start of each run, in seconds at life-size.
+    /// The time from the start of each run to the failure, in seconds at life-size.
     #[serde(default)]
     pub after_s: f64,
 }
 
 impl VolumeChoice {
-    /// The map over drives whose smallest has `drive_bytes`.
+    /// Returns the map over drives. The smallest of them has `drive_bytes`.
     ///
     /// # Errors
-    /// What is wrong, and the way out.
+    /// Returns what is wrong, and how to solve it.
     pub(crate) fn map(&self, drive_bytes: u64) -> Result<StripeMap, String> {
         let count = u32::try_from(self.drives.len()).map_err(|_| "has too many drives".to_owned())?;
         let level = match self.raid {
@@ -140,10 +140,10 @@ impl VolumeChoice {
         StripeMap::new(level, count, self.arrays.unwrap_or(0), self.stripe_bytes, drive_bytes)
     }
 
-    /// Checks the volume, given the bytes of its smallest drive, which are scaled like everything else.
+    /// Checks the volume. `drive_bytes` are those of its smallest drive in the scaled world.
     ///
     /// # Errors
-    /// What is wrong, and the way out.
+    /// Returns what is wrong, and how to solve it.
     pub(crate) fn check(&self, drive_bytes: u64) -> Result<(), String> {
         if self.drives.is_empty() {
             return Err("has no drives: name at least one".to_owned());

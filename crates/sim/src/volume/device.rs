@@ -1,4 +1,4 @@
-//! A drive of any kind, as a volume sees it: the two fast kinds, and those behind a pointer ([`crate::devices`]).
+//! A drive of any kind, as a volume uses it: flash drives, disks, and the kinds behind a pointer ([`crate::devices`]).
 
 use crate::devices::{self, Model};
 use crate::disk::Disk;
@@ -8,26 +8,25 @@ use crate::kernel::Ns;
 use crate::rng::Rng;
 use crate::saved::StateError;
 
-/// What is done to bytes.
+/// What a request does with bytes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Kind {
-    /// They are read.
+    /// It reads them.
     Read,
-    /// They are written.
+    /// It writes them.
     Write,
-    /// They are written after the previously appended ones, as a piece of log. A flash drive programs such pieces
-    /// together.
+    /// It writes them after the previously appended bytes, as for the log. A flash drive programs such writes together.
     Append,
 }
 
 impl Kind {
-    /// Whether anything is changed.
+    /// Whether it changes data.
     #[must_use]
     pub const fn writes(self) -> bool {
         !matches!(self, Self::Read)
     }
 
-    /// Its name in a trace.
+    /// Returns its name in a trace.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -41,11 +40,11 @@ impl Kind {
 /// A request to a volume or a device.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Request {
-    /// What is done.
+    /// What it does.
     pub kind: Kind,
-    /// From which byte on.
+    /// Its first byte.
     pub offset: u64,
-    /// To how many.
+    /// The number of its bytes.
     pub bytes: u64,
 }
 
@@ -56,16 +55,16 @@ pub struct Request {
     reason = "flash drives are asked the most, and must not be one pointer farther away"
 )]
 pub enum Device {
-    /// It knows at once when a request will be done.
+    /// A flash drive. It computes at once when a request will be done.
     Flash(Drive),
-    /// It does not.
+    /// A disk. It does not.
     Disk(Box<Disk>),
-    /// It does, and is asked through a pointer.
+    /// Another drive, behind a pointer. It does.
     Other(Box<dyn Model>),
 }
 
 impl Device {
-    /// The least that can be written.
+    /// Returns the smallest write in bytes.
     #[must_use]
     pub fn sector_bytes(&self) -> u64 {
         match self {
@@ -75,7 +74,7 @@ impl Device {
         }
     }
 
-    /// CPU time of the host for a request of so many bytes.
+    /// Returns the host's CPU time for a request of this many bytes.
     #[must_use]
     pub fn host_cpu_for(&self, bytes: u64) -> Ns {
         match self {
@@ -85,7 +84,7 @@ impl Device {
         }
     }
 
-    /// Finishes all work and resets the clock to 0, as between two runs.
+    /// Finishes all work and resets the clock to 0. This happens between two runs.
     pub fn rest(&mut self, rng: Rng) {
         match self {
             Self::Flash(drive) => drive.rest(rng),
@@ -94,7 +93,7 @@ impl Device {
         }
     }
 
-    /// Formats the drive; this has no effect on a disk.
+    /// Formats the drive. This has no effect on a disk.
     pub fn format(&mut self) {
         match self {
             Self::Flash(drive) => drive.format(),
@@ -103,14 +102,14 @@ impl Device {
         }
     }
 
-    /// Tells the drive that none of its addresses is in use any more (trim).
+    /// Tells a flash drive that none of its addresses is in use any more (trim).
     pub fn free_all(&mut self) {
         if let Self::Flash(drive) = self {
             drive.free_all();
         }
     }
 
-    /// The drive at rest, as bytes.
+    /// Returns the drive at rest, as bytes.
     #[must_use]
     pub fn save(&self) -> Vec<u8> {
         match self {
@@ -120,7 +119,7 @@ impl Device {
         }
     }
 
-    /// The flash drive, if it is one.
+    /// Returns the flash drive, if it is one.
     #[must_use]
     pub const fn flash(&self) -> Option<&Drive> {
         match self {
@@ -130,10 +129,10 @@ impl Device {
     }
 }
 
-/// Submits a request to a flash drive, in whole pages unless it is an append; returns when it will be done.
+/// Submits a request to a flash drive, in whole pages unless it is an append. Returns when it will be done.
 ///
 /// # Errors
-/// If the drive is off-line.
+/// Fails if the drive is off-line.
 #[inline(always)]
 pub(super) fn ask_flash(drive: &mut Drive, now: Ns, request: Request) -> Result<Ns, Offline> {
     let Request { kind, offset, bytes } = request;
@@ -149,19 +148,19 @@ pub(super) fn ask_flash(drive: &mut Drive, now: Ns, request: Request) -> Result<
     drive.submit(now, op)
 }
 
-/// The parameters of a device, from which it is made or loaded.
+/// The parameters of a device. A device is made or loaded from them.
 #[derive(Clone, Debug)]
 pub enum DeviceParameters {
-    /// Of a flash drive.
+    /// The parameters of a flash drive.
     Flash(crate::flash::Parameters),
-    /// Of a disk.
+    /// The parameters of a disk.
     Disk(crate::disk::Parameters),
-    /// Of another kind: a new drive.
+    /// A new drive of another kind.
     Other(Box<dyn Model>),
 }
 
 impl DeviceParameters {
-    /// What the host can write into.
+    /// Returns the usable capacity in bytes.
     #[must_use]
     pub fn usable_bytes(&self) -> u64 {
         match self {
@@ -171,7 +170,7 @@ impl DeviceParameters {
         }
     }
 
-    /// The least that can be written.
+    /// Returns the smallest write in bytes.
     #[must_use]
     pub fn sector_bytes(&self) -> u64 {
         match self {
@@ -181,10 +180,10 @@ impl DeviceParameters {
         }
     }
 
-    /// A new drive.
+    /// Makes a new drive.
     ///
     /// # Errors
-    /// If such a drive is impossible.
+    /// Fails if such a drive is impossible.
     pub fn make(self, rng: Rng) -> Result<Device, String> {
         match self {
             Self::Flash(parameters) => Drive::new(parameters, rng).map(Device::Flash),
@@ -196,10 +195,10 @@ impl DeviceParameters {
         }
     }
 
-    /// The drive that [`Device::save`] wrote.
+    /// Reads a drive that [`Device::save`] wrote.
     ///
     /// # Errors
-    /// If the bytes are not such a drive.
+    /// Fails if the bytes are not such a drive.
     pub fn load(self, bytes: &[u8], rng: Rng) -> Result<Device, StateError> {
         match self {
             Self::Flash(parameters) => Drive::load(parameters, bytes, rng).map(Device::Flash),

@@ -1,24 +1,24 @@
-//! Why a volume no longer answers.
+//! Why a volume has failed.
 
 use std::fmt;
 
 use super::stripe::Level;
 use crate::flash::Offline;
 
-/// Why a volume no longer answers.
+/// Why a volume has failed.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Failure {
     /// A flash drive is off-line.
     Offline(Offline),
-    /// More drives are gone than it can do without.
+    /// More drives have failed than the volume can do without.
     Lost {
         /// The volume.
         volume: String,
-        /// How its drives made a volume.
+        /// Its RAID level.
         level: Level,
-        /// How many there were.
+        /// The number of its drives.
         drives: u32,
-        /// How many are gone.
+        /// The number of its drives that have failed.
         lost: u32,
     },
 }

@@ -1,9 +1,9 @@
-//! The pages that flash drives got from hosts, the pages that they moved, and how full they are.
+//! What was written to flash drives, what they moved, and how full they are.
 
 use super::{Device, Volume};
 use crate::figures::ratio;
 
-/// Counts over several flash drives up to a moment.
+/// The sums over several flash drives up to the present time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlashUse {
     /// Flash pages that hosts wrote.
@@ -17,7 +17,7 @@ pub struct FlashUse {
 }
 
 impl FlashUse {
-    /// The counts of all flash drives below these volumes.
+    /// Returns the sums over all flash drives of these volumes.
     #[must_use]
     pub fn of(volumes: &[Volume]) -> Self {
         let mut all = Self::default();
@@ -31,7 +31,7 @@ impl FlashUse {
         all
     }
 
-    /// Flash pages programmed since `before` for each that hosts wrote; 1 if they wrote nothing.
+    /// Returns the flash pages programmed since `before` per page that hosts wrote. It is 1 if they wrote none.
     #[must_use]
     pub fn write_amplification_since(&self, before: &Self) -> f64 {
         let host = self.host_pages - before.host_pages;
@@ -39,7 +39,7 @@ impl FlashUse {
         if host == 0 { 1.0 } else { ratio(host + moved, host) }
     }
 
-    /// The share of the flash that holds data.
+    /// Returns the share of the flash that holds data.
     #[must_use]
     pub fn utilisation(&self) -> f64 {
         ratio(self.mapped_pages, self.pages)

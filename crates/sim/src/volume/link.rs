@@ -1,8 +1,8 @@
-//! The network between host and array: one for all I/O of the array, in both directions at once.
+//! The network between host and array. All I/O of the array uses it, in both directions at the same time.
 
 use crate::kernel::{Ns, SEC};
 
-/// A link. Data queue in each direction, one transfer after another; commands and replies are too short to queue.
+/// A link. Data queue in each direction and are sent one after another. Commands and replies are too short to queue.
 #[derive(Clone, Debug)]
 pub struct Link {
     bytes_per_s: u64,
@@ -10,12 +10,12 @@ pub struct Link {
     request_ns: Ns,
     to_array_until: Ns,
     to_host_until: Ns,
-    /// Time that data took, both directions.
+    /// The time that data took, in both directions.
     pub busy_ns: Ns,
 }
 
 impl Link {
-    /// An idle link. `latency_ns` is one way, including all protocol overhead.
+    /// Makes an idle link. `latency_ns` is one way, including all protocol overhead.
     #[must_use]
     pub const fn new(bytes_per_s: u64, latency_ns: Ns) -> Self {
         Self {
@@ -28,7 +28,7 @@ impl Link {
         }
     }
 
-    /// The same, with each transfer taking this much longer, one after another.
+    /// Returns the link with this additional time per transfer. Transfers take it one after another.
     #[must_use]
     pub const fn with_request_ns(self, request_ns: Ns) -> Self {
         Self { request_ns, ..self }
@@ -40,7 +40,7 @@ impl Link {
         takes_ns
     }
 
-    /// When a request reaches the array, with the data of a write.
+    /// Sends a request to the array, with the data of a write. Returns when it arrives.
     pub fn send_to_array(&mut self, now: Ns, data_bytes: u64) -> Ns {
         if data_bytes == 0 {
             return now + self.latency_ns;
@@ -49,7 +49,7 @@ impl Link {
         self.to_array_until + self.latency_ns
     }
 
-    /// When a reply reaches the host, with the data of a read.
+    /// Sends a reply to the host, with the data of a read. Returns when it arrives.
     pub fn send_to_host(&mut self, now: Ns, data_bytes: u64) -> Ns {
         if data_bytes == 0 {
             return now + self.latency_ns;

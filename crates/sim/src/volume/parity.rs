@@ -1,28 +1,28 @@
-//! The I/O of a request to RAID-5: which drives are read, and which are written after that.
+//! The I/O of a request to RAID-5: the parts that are read, and the parts that are written after that.
 //!
-//! - A write of a whole row needs no reads: parity follows from what is written.
-//! - A smaller one reads the data and the parity that it will overwrite; the new parity follows from these and the new
-//!   data.
-//! - The data of a failed drive follow from all other drives. So reads of it read the others, and a write to it reads
-//!   the rest of the row instead and writes only the parity. A row whose parity is lost is written without parity.
+//! - A write of a whole row needs no reads, because the parity is computed from the new data.
+//! - A smaller write reads the data and the parity that it will overwrite. The new parity is computed from these and
+//!   the new data.
+//! - The data of a failed drive are computed from all others. So a read of that drive reads all others. A write to it
+//!   reads the rest of the row and writes only the parity. A row whose parity is lost is written without parity.
 //!
-//! Rows are not locked. Two simultaneous writes to one row cost the same as two separate writes.
+//! Rows are not locked. Two simultaneous writes to one row take as much I/O as each takes alone.
 
 use super::stripe::{Piece, StripeMap};
 
-/// A request for one drive.
+/// A request to one drive.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Part {
-    /// Which drive.
+    /// The number of the drive.
     pub drive: u32,
-    /// From which byte on.
+    /// The first byte on the drive.
     pub offset: u64,
-    /// How many.
+    /// The number of bytes.
     pub bytes: u64,
 }
 
 impl Piece {
-    /// The same piece on one drive of its group, or on another drive in its place.
+    /// Returns the piece's bytes on `drive`, which is one drive of its group or a drive in its place.
     pub(super) const fn on(self, drive: u32) -> Part {
         let Self { offset, bytes, .. } = self;
         Part { drive, offset, bytes }
@@ -32,13 +32,13 @@ impl Piece {
 /// The I/O of a request, in two steps.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Steps {
-    /// What is read first.
+    /// The parts that are read first.
     pub reads: Vec<Part>,
-    /// What is written after that.
+    /// The parts that are written after that.
     pub writes: Vec<Part>,
 }
 
-/// The I/O of a read.
+/// Returns the parts of a read.
 #[must_use]
 pub fn read(map: &StripeMap, offset: u64, bytes: u64, lost: Option<u32>) -> Vec<Part> {
     let mut parts = Vec::new();
@@ -53,7 +53,7 @@ pub fn read(map: &StripeMap, offset: u64, bytes: u64, lost: Option<u32>) -> Vec<
     parts
 }
 
-/// The I/O of a write.
+/// Returns the parts of a write.
 #[must_use]
 pub fn write(map: &StripeMap, offset: u64, bytes: u64, lost: Option<u32>) -> Steps {
     let mut steps = Steps::default();
@@ -69,7 +69,7 @@ pub fn write(map: &StripeMap, offset: u64, bytes: u64, lost: Option<u32>) -> Ste
 
 fn write_in_row(map: &StripeMap, offset: u64, bytes: u64, lost: Option<u32>, steps: &mut Steps) {
     let data: Vec<Part> = map.pieces(offset, bytes).map(|piece| piece.on(piece.group)).collect();
-    // Parity of the touched part, from its first to its last byte within a stripe.
+    // The parity covers the touched part of the stripes, from its first to its last byte within a stripe.
     let first = data.iter().map(|part| part.offset).min().unwrap_or(0);
     let end = data.iter().map(|part| part.offset + part.bytes).max().unwrap_or(0);
     let parity = Part {
@@ -83,7 +83,7 @@ fn write_in_row(map: &StripeMap, offset: u64, bytes: u64, lost: Option<u32>, ste
         return;
     }
     if data.iter().any(|part| lost == Some(part.drive)) {
-        // Old data of the lost drive are unavailable: parity is recomputed from all the others.
+        // The old data of the lost drive can't be read, so the parity is recomputed from all other drives.
         let others = (0..map.drives()).filter(|&drive| drive != parity.drive && lost != Some(drive));
         steps.reads.extend(others.map(|drive| Part { drive, ..parity }));
     } else {

@@ -1,4 +1,4 @@
-//! Properties that print the command that repeats them if they fail; and drives for tests.
+//! Tests of properties, which print the command that repeats a failure; and drives for tests.
 
 use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, RngSeed, TestCaseError, TestRunner};
@@ -25,15 +25,15 @@ impl Device {
     }
 }
 
-/// Tries `property` on many values. The seed is new each time, unless the environment has one. `test` is part of the path of the
-/// test that calls this, so the command that repeats a failure runs that test.
+/// Tries `property` on many values. Without a seed in the environment, each call uses a new seed. `test` must be a part
+/// of the calling test's path, so that the command which repeats a failure runs that test.
 pub(crate) fn holds<S: Strategy>(
     cases: u32,
     test: &str,
     values: &S,
     property: impl Fn(S::Value) -> Result<(), String>,
 ) {
-    // A test that is not the only one has a thread with its name.
+    // If several tests run, each has a thread with the test's name.
     let own_name = std::thread::current().name().unwrap_or("main").to_owned();
     assert!(
         own_name == "main" || own_name.contains(test),
@@ -58,24 +58,24 @@ pub(crate) fn holds<S: Strategy>(
 const SCSI: &str = include_str!("../../../../src/storagelab/profiles/scsi-15k-300.toml");
 const IODRIVE: &str = include_str!("../../../../src/storagelab/profiles/iodrive-320.toml");
 
-/// The SCSI disk's parameters at a scale.
+/// Returns the SCSI disk's parameters at a scale.
 pub(crate) fn scsi(scale: u32, order: Order) -> Parameters {
     let profile: DiskProfile = toml::from_str(SCSI).expect("a shipped profile");
     profile.parameters(scale, Some(order)).expect("a shipped profile")
 }
 
-/// A small SCSI disk; `number` determines the rotation of its platters.
+/// Makes a small SCSI disk. `number` determines the rotation of its platters.
 pub(crate) fn disk(number: u64) -> Device {
     let disk = Disk::new(scsi(1000, Order::Elevator), Rng::stream(number, "disk"));
     Device::Disk(Box::new(disk.expect("a shipped profile")))
 }
 
-/// The articles' flash drive, small, filled, without jitter.
+/// Makes the articles' flash drive. It is small, filled, and without jitter.
 pub(crate) fn flash(number: u64) -> Device {
     flash_with_log_delay(number, 0)
 }
 
-/// The same, with a delay of this mean for each piece of log.
+/// Makes the same drive, with a delay of this mean for each log write.
 pub(crate) fn flash_with_log_delay(number: u64, log_delay_ns: u64) -> Device {
     let profile: DriveProfile = toml::from_str(IODRIVE).expect("a shipped profile");
     let setup = Setup {

@@ -1,21 +1,21 @@
-//! Where a byte of a volume lies on its drives.
+//! The position of a volume's byte on its drives.
 //!
-//! Drives form *groups*: all drives of a group hold the same data. RAID-0 and RAID-5 have a group for each drive,
-//! RAID-1 one group of all, RAID-10 a group for each pair. RAID-100 is a RAID-0 over RAID-10 arrays. In RAID-5 each row
-//! has one stripe of parity, which moves by one drive from row to row, and data follow it (left-symmetric).
+//! Drives form *groups*. All drives of a group hold the same data. In RAID-0 and RAID-5 each drive is a group, in
+//! RAID-1 all are one group, in RAID-10 each pair is one. RAID-100 is a RAID-0 over RAID-10 arrays. In RAID-5 each row
+//! has one stripe of parity. It moves by one drive from row to row, and data follow it (left-symmetric).
 
 use serde::{Deserialize, Serialize};
 
-/// How drives make a volume.
+/// How several drives make one volume.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub enum Level {
-    /// Stripes over all drives, without copies.
+    /// Stripes over all drives, without a copy.
     #[serde(rename = "0")]
     Raid0,
     /// All drives hold the same data.
     #[serde(rename = "1")]
     Raid1,
-    /// Stripes, and parity of each row of them.
+    /// Stripes over all drives, with a parity stripe in each row.
     #[serde(rename = "5")]
     Raid5,
     /// Stripes over mirrored pairs.
@@ -38,14 +38,14 @@ impl std::fmt::Display for Level {
     }
 }
 
-/// A part of a request that lies in one stripe.
+/// The part of a request that is in one stripe.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Piece {
     /// The group of drives.
     pub group: u32,
-    /// The first byte on each drive of it.
+    /// The first byte on each drive of the group.
     pub offset: u64,
-    /// How many.
+    /// The number of bytes.
     pub bytes: u64,
 }
 
@@ -54,21 +54,21 @@ pub struct Piece {
 pub struct StripeMap {
     level: Level,
     drives: u32,
-    /// Arrays of a RAID-100; else 1.
+    /// The number of arrays of a RAID-100. Otherwise 1.
     arrays: u32,
     groups_per_array: u32,
     copies: u32,
     stripe_bytes: u64,
-    /// Bytes used of each drive, and of each array.
+    /// The bytes used of each drive, and of each array.
     drive_bytes: u64,
     array_bytes: u64,
 }
 
 impl StripeMap {
-    /// A map over this many drives of at least `drive_bytes` each. A single drive has no stripes: give it RAID-0.
+    /// Makes a map over this many drives of at least `drive_bytes` each. A single drive must be RAID-0.
     ///
     /// # Errors
-    /// What is wrong with the number of drives or the stripe, and how to fix it.
+    /// Returns what is wrong with the number of drives or the stripe, and how to fix it.
     pub fn new(level: Level, drives: u32, arrays: u32, stripe_bytes: u64, drive_bytes: u64) -> Result<Self, String> {
         let arrays = if level == Level::Raid100 { arrays } else { 1 };
         let fits = match level {
@@ -126,37 +126,37 @@ impl StripeMap {
         self.level
     }
 
-    /// How many drives there are.
+    /// The number of drives.
     #[must_use]
     pub const fn drives(&self) -> u32 {
         self.drives
     }
 
-    /// How many drives hold the same data.
+    /// The number of drives that hold the same data.
     #[must_use]
     pub const fn copies(&self) -> u32 {
         self.copies
     }
 
-    /// Data bytes in a row of stripes over all drives.
+    /// Returns the data bytes in a row of stripes over all drives.
     #[must_use]
     pub const fn row_bytes(&self) -> u64 {
         self.array_bytes / self.drive_bytes * self.stripe_bytes
     }
 
-    /// Bytes of the whole.
+    /// Returns the bytes of the whole volume.
     #[must_use]
     pub const fn bytes(&self) -> u64 {
         self.array_bytes * self.arrays as u64
     }
 
-    /// The drives of a group.
+    /// Returns the drives of a group.
     #[must_use]
     pub fn members(&self, group: u32) -> std::ops::Range<u32> {
         group * self.copies..(group + 1) * self.copies
     }
 
-    /// The piece that begins at `offset`, of at most `bytes`.
+    /// Returns the piece that begins at `offset` and has at most `bytes`.
     #[must_use]
     #[inline]
     pub fn piece(&self, offset: u64, bytes: u64) -> Piece {
@@ -186,7 +186,7 @@ impl StripeMap {
         }
     }
 
-    /// All pieces of a request, in order.
+    /// Returns all pieces of a request, in order.
     pub fn pieces(&self, offset: u64, bytes: u64) -> impl Iterator<Item = Piece> + use<> {
         let map = *self;
         let (mut at, end) = (offset, offset + bytes);
@@ -204,7 +204,7 @@ impl StripeMap {
         drives - 1 - row % drives
     }
 
-    /// The drive that has the parity of the row that contains a byte of each drive; `None` if there is no parity.
+    /// Returns the drive with the parity of the row at `drive_offset` on each drive. `None` without parity.
     #[must_use]
     pub fn parity_drive(&self, drive_offset: u64) -> Option<u32> {
         let row = drive_offset / self.stripe_bytes;

@@ -1,4 +1,4 @@
-//! The shipped volume by hand: it bursts while it has credits, falls to its baseline, and earns credits when it is idle.
+//! The ready-made volume against hand calculations: bursts with credits, the baseline without, credits when idle.
 
 use super::{Profile, UNITS};
 use crate::devices::{self, Model};
@@ -28,12 +28,12 @@ fn read(bytes: u64) -> Request {
     }
 }
 
-/// I/Os a second from `from_ns` for so many reads, always 64 of them in progress; and the time at the end.
+/// Makes `count` reads from `from_ns` on, with 64 in progress. Returns the I/Os per second, and the time at the end.
 fn rate(volume: &mut dyn Model, from_ns: Ns, count: u64, bytes: u64) -> (u64, Ns) {
     let mut done: std::collections::VecDeque<Ns> = std::iter::repeat_n(from_ns, 64).collect();
     let mut now = from_ns;
     for _ in 0..count {
-        // With jitter a later one may end before; the oldest is awaited, as in a log.
+        // With jitter a later read may end before an earlier one. The oldest read is awaited.
         now = now.max(done.pop_front().expect("64 of them"));
         done.push_back(volume.submit(now, read(bytes)));
     }
@@ -44,7 +44,7 @@ fn near(found: u64, expected: u64) -> bool {
     found.abs_diff(expected) * 50 <= expected
 }
 
-/// A bucket of 5.4 million: 1,500 are earned a second, so a burst of 3,000 a second lasts an hour.
+/// The bucket holds 5.4 million credits, and earns 1,500 a second. So a burst of 3,000 I/Os a second lasts an hour.
 #[test]
 fn a_volume_bursts_until_its_credits_are_spent_and_then_falls_to_its_baseline() {
     let mut volume = volume(1000);

@@ -1,4 +1,4 @@
-//! The shipped drive by hand: its cache fills, writes fall to the native rate, and idle time empties the cache again.
+//! The ready-made drive against hand calculations: writes into the cache and beyond it, and the cache when idle.
 
 use super::Profile;
 use crate::devices::{self, Model};
@@ -24,7 +24,7 @@ fn request(kind: Kind, offset: u64, bytes: u64) -> Request {
     Request { kind, offset, bytes }
 }
 
-/// Bytes a second of writes of 1 MB, one after the other, until so many bytes are written; and the time at the end.
+/// Writes `bytes` in writes of 1 MB, one after another. Returns the bytes per second, and the time at the end.
 fn rate(drive: &mut dyn Model, from_ns: Ns, bytes: u64) -> (u64, Ns) {
     let mut now = from_ns;
     for number in 0..bytes / MB {
@@ -89,7 +89,7 @@ fn idle_time_is_spent_once_however_often_the_drive_is_looked_at() {
         }
         drive.reported().counts["folded_bytes"]
     };
-    // Looks are reads, which end the idleness: many of them leave less time, and never more.
+    // Each look is a read, which ends the idle time. So many looks leave less idle time, and never more.
     assert!(
         folded(1) > 0 && folded(4) <= folded(1),
         "{} and {}",

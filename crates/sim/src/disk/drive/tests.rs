@@ -1,4 +1,4 @@
-//! A disk against hand calculations: random accesses, streams, orders, and its memory.
+//! A disk against hand calculations: random accesses, streams, service orders, and saving.
 
 use super::{Counters, Disk};
 use crate::disk::{DiskProfile, Order, Parameters};
@@ -18,7 +18,7 @@ fn new(parameters: Parameters) -> Disk {
     Disk::new(parameters, Rng::stream(1, "disk")).expect("a disk")
 }
 
-/// Keeps `outstanding` requests in the queue until `count` are done; returns the time of the last.
+/// Keeps `outstanding` requests in the queue until `count` are done. Returns when the last one was done.
 fn keep_busy(disk: &mut Disk, outstanding: u32, count: u32, mut next: impl FnMut() -> (u64, u64, bool)) -> Ns {
     let (mut submitted, mut now) = (0, 0);
     for done in 0..count {
@@ -56,7 +56,7 @@ fn assert_near(figure: f64, expected: f64, tolerance: f64) {
     );
 }
 
-/// Mean seek, half a turn, the transfer, the command. All tracks have one length, so random bytes mean random tracks.
+/// Mean seek, half a turn, transfer and command. Tracks have one length here, so random bytes are on random tracks.
 #[test]
 fn a_random_access_takes_seek_half_a_turn_and_transfer() {
     let mut parameters = scsi(1, Order::Fifo);
@@ -68,7 +68,7 @@ fn a_random_access_takes_seek_half_a_turn_and_transfer() {
     }
 }
 
-/// Outer tracks hold more bytes, so random bytes are a little closer together than random tracks.
+/// Outer tracks hold more bytes, so random bytes are a little closer to each other than random tracks.
 #[test]
 fn the_shipped_disks_make_as_many_random_accesses_as_their_makers_figures_say() {
     for order in [Order::Fifo, Order::Elevator, Order::Shortest] {
@@ -108,7 +108,7 @@ fn nobody_waits_for_ever() {
         disk.submit(0, 0, 8192, false, 0);
         disk.submit(0, 200_000_000_000, 8192, false, 999);
         let (mut next, mut now) = (1, 0);
-        // A crowd of requests near the arm, endlessly renewed.
+        // Many requests near the arm, renewed again and again.
         loop {
             while disk.in_progress() < 4 {
                 disk.submit(now, u64::from(next) * 8192 * 7 % 80_000_000, 8192, false, next);
@@ -149,7 +149,7 @@ fn writes_in_order_stream_if_the_next_one_waits_and_miss_a_turn_if_not() {
         2_000.0 * 65_536.0 / (float(now) / 1e9)
     };
     assert_near(rate(2), 140e6, 0.01);
-    // With no next request waiting, the sector passes during the command overhead: each write costs a whole turn.
+    // If no next request waits, the sector passes during the command overhead, so each write takes a whole turn.
     assert_near(rate(1), 65_536.0 / 0.004_468, 0.1);
 }
 
@@ -159,12 +159,12 @@ fn what_was_read_ahead_waits_in_the_buffer_and_no_longer_than_there_is_room() {
     disk.submit(0, 0, 8192, false, 0);
     let first = disk.next_event();
     disk.finish();
-    // Much later the read-ahead is complete: only command and interface remain.
+    // Much later the read-ahead is complete, so only the times of command and interface are left.
     let later = first + SEC;
     disk.submit(later, 8192, 65_536, false, 1);
     assert_eq!(disk.next_event() - later, 150_000 + 204_800);
     disk.finish();
-    // Far beyond the buffer, the arm has to move.
+    // A read far beyond the buffer needs the arm.
     let later = later + SEC;
     disk.submit(later, 50_000_000, 8192, false, 2);
     assert!(disk.next_event() - later > 500_000);

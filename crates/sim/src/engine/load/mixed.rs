@@ -1,4 +1,4 @@
-//! Inserts of rows with random keys, and point reads of existing rows between them.
+//! Inserts of rows with random keys, mixed with point reads of existing rows.
 
 use super::{Key, Load};
 use crate::engine::Engine;
@@ -9,12 +9,12 @@ use crate::sqlos::Machine;
 #[derive(Debug)]
 pub(super) struct Mixed;
 
-/// Reads per thousand operations; the others are inserts.
+/// The number of reads in a thousand operations. The other operations are inserts.
 const READS: Key = Key {
     name: "read_per_mille",
     question: "of a thousand operations of a mixed load, how many read?",
     least: 0,
-    most: 990, // a hundred for each row, about
+    most: 990, // about a hundred reads for each row
 };
 
 impl Load for Mixed {

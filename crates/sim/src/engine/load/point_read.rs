@@ -1,4 +1,4 @@
-//! Point reads of rows with random keys, in a table that was filled before.
+//! Point reads of rows with random keys, in a table that was filled in the first phase.
 
 use super::{Amounts, Key, Load};
 use crate::engine::Engine;
@@ -51,7 +51,7 @@ impl Load for PointRead {
 }
 
 impl Engine<'_> {
-    /// A transaction's reads.
+    /// Does the reads of one transaction.
     async fn read_rows(&self, session: &mut Session) {
         while session.left > 0 {
             let (word, _leaf) = self.random_leaf(Mode::Sh, session).await;

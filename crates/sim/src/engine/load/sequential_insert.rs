@@ -1,14 +1,14 @@
-//! Inserts of page-sized rows with ascending keys: all connections meet at the right edge of the index.
+//! Inserts of page-sized rows with ascending keys. All connections insert at the right edge of the index.
 //!
-//! Each row takes a new page. Its worker latches the last page exclusively (`PAGELATCH_EX`), allocates the next one
+//! Each row takes a new page. Its worker latches the last page exclusively (`PAGELATCH_EX`), allocates the next page
 //! under the latch of a PFS page, and links it under the parent's latch as the new last page. Workers that waited for
-//! the old last page move to the new one. They keep their order, as if one latch covered the last page, whichever page
-//! this is. This is an assumption.
+//! the old last page then wait for the new one. The model assumes that they keep their order, as if one latch covered
+//! whichever page is the last.
 //!
-//! So only one worker inserts at a time, on any drives, and its time per row determines the speed. The search for a
-//! page takes much of this time. A worker finds its next page at once in the file in which it allocated last, unless
-//! another worker has allocated there since. In that case, it searches the next file in turn. With as many files as
-//! workers, each worker soon has its own file.
+//! So only one worker inserts at a time, on any drives, and its time per row decides the speed. It spends much of that
+//! time to find a page. It finds its next page at once in the file where it allocated last, unless another worker has
+//! allocated in that file since. In that case it searches the file whose turn it is. If there are as many files as
+//! workers, each worker finally has a file for itself.
 
 use super::Load;
 use crate::engine::Engine;
@@ -34,7 +34,7 @@ impl Load for SequentialInsert {
         costs.append_cpu_ns.value + costs.find_page_cpu_ns.value
     }
 
-    /// A page-sized row has its own leaf.
+    /// Returns `rows`, because a row fills a page and so has a leaf of its own.
     fn leaves(&self, rows: u64) -> u64 {
         rows
     }
@@ -51,7 +51,7 @@ impl Load for SequentialInsert {
 const RIGHT_EDGE: u32 = u32::MAX;
 
 impl Engine<'_> {
-    /// A transaction's rows.
+    /// Inserts the rows of one transaction.
     async fn ascending_rows(&self, session: &mut Session) {
         while session.left > 0 {
             session.left -= 1;
@@ -63,7 +63,7 @@ impl Engine<'_> {
         self.charge(session).await;
     }
 
-    /// Appends the next row behind all others, when it is this worker's turn.
+    /// Waits for this worker's turn and appends the next row after all others.
     async fn append(&self, session: &mut Session) {
         while let Some(latch) = self.above.barred(RIGHT_EDGE) {
             latch.acquire(Mode::Sh).await.release();
@@ -83,13 +83,13 @@ impl Engine<'_> {
         turn.release();
     }
 
-    /// The last page, once it is in memory and no I/O uses it. Only this worker can use it, because it is its turn.
+    /// Returns the last page when it is in memory and no I/O uses it. Only this worker can use it in its turn.
     async fn ready_last_page(&self, session: &mut Session) -> Leaf {
         let ready = |_: &mut Session| {
             let tree = self.tree.borrow();
             let last = tree.last();
             match tree.state(last) {
-                // The page was evicted because no row came for a long time.
+                // The page was evicted because no row was inserted for a long time.
                 state if state.is(flag::ABSENT) => Err(Stop::Absent(last)),
                 state if state.is(flag::BUSY) => Err(Stop::Busy(last)),
                 _ => Ok(last),
@@ -114,7 +114,7 @@ impl Engine<'_> {
         self.counters.splits.add(1);
     }
 
-    /// Allocates a page where this worker allocated last, if nobody else has since; otherwise after a search.
+    /// Allocates a page in the file where this worker allocated last. If others did so since, it searches first.
     async fn find_page(&self, session: &mut Session) -> DbPage {
         let kept = session.kept.filter(|_| self.switches.keep_file);
         let kept = kept.filter(|&(file, next_page)| {

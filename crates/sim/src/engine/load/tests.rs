@@ -1,4 +1,4 @@
-//! Loads in a table that was filled before: reads alone, and a load that the tests bring along in a file of their own.
+//! Loads in a table that was filled before: reads only, and a load that is defined in a file of these tests.
 
 mod updates;
 
@@ -12,11 +12,11 @@ use crate::outcome::{RunOutcome, WaitRow};
 use crate::scenario::Scenario;
 use crate::tests::world::{article_a, float, off, outcomes, read, rest_of, run, waits};
 
-/// Small enough for a debug build.
+/// This is small enough for a debug build.
 const SCALE: u32 = 512;
 const CONNECTIONS: u64 = 16;
 
-/// Reads of a table of so many rows for each connection.
+/// A run that reads a table. Each connection has filled it with `rows` rows.
 fn reading(rows: u64, reads: u64) -> Value {
     let mut run = run(4);
     run["workload"] = json!({
@@ -30,7 +30,7 @@ fn reads_of(rows: u64, reads: u64) -> RunOutcome {
     outcomes(&article_a(SCALE, &[reading(rows, reads)])).remove(0)
 }
 
-/// The same table, updated instead.
+/// The same run, with updates instead of reads.
 fn updating(rows: u64, updates: u64) -> Scenario {
     let mut scenario = read(&article_a(SCALE, &[reading(rows, 1)]));
     let load = &mut scenario.runs[0].workload;

@@ -1,4 +1,4 @@
-//! The quick way to an old drive leads to the same state as the slow way.
+//! The quick way to age a drive leads to the same state as the slow way.
 
 use super::{Age, draw, fifo_host_pages_per_collection, greedy_steady};
 use crate::flash::ftl::{FlashPage, Ftl, FtlCounters, Shape, Streams};
@@ -25,14 +25,14 @@ fn aged(victim: VictimPolicy, age: Age, seed: u64) -> Ftl {
 }
 
 impl Ftl {
-    /// Writes `writes` pages, each drawn uniformly from the first `addresses`.
+    /// Writes `writes` pages. Each is drawn uniformly from the first `addresses`.
     pub(in crate::flash) fn write_at_random(&mut self, addresses: u32, writes: u64, rng: &mut Rng) {
         for _ in 0..writes {
             self.write(draw(rng, addresses), &mut ());
         }
     }
 
-    /// Writes the first `addresses` in order, then `rounds` times as many at random: what a steady state is compared with.
+    /// Writes the first `addresses` in order, then `rounds` times as many at random, to compare a steady state with it.
     pub(in crate::flash) fn overwrite(&mut self, addresses: u32, rounds: u64, rng: &mut Rng) {
         self.age(Age::Filled { addresses }, rng).expect("it can be filled");
         self.write_at_random(addresses, u64::from(addresses) * rounds, rng);
@@ -40,7 +40,7 @@ impl Ftl {
     }
 }
 
-/// Write amplification over the next half of a drive's writes.
+/// Returns the write amplification while half of the addresses are written again at random.
 fn next_write_amplification(ftl: &mut Ftl, addresses: u32) -> f64 {
     let mut rng = Rng::stream(9, "after ageing");
     let before = *ftl.counters();
@@ -48,7 +48,7 @@ fn next_write_amplification(ftl: &mut Ftl, addresses: u32) -> f64 {
     ftl.counters().since(&before).write_amplification()
 }
 
-/// How many blocks have each number of valid pages.
+/// Returns the number of blocks for each number of valid pages.
 fn spread(ftl: &Ftl) -> Vec<f64> {
     let mut blocks_with = vec![0.0; 33];
     for block in 0..ftl.shape.blocks {
@@ -57,7 +57,7 @@ fn spread(ftl: &Ftl) -> Vec<f64> {
     blocks_with
 }
 
-/// The largest difference between two cumulative sums.
+/// Returns the largest difference between two cumulative sums.
 fn farthest_apart(one: &[f64], other: &[f64]) -> f64 {
     let differences = one.iter().zip(other).scan(0.0, |sum: &mut f64, (a, b)| {
         *sum += a - b;
@@ -80,7 +80,7 @@ fn a_drive_aged_at_once_behaves_as_one_that_was_written_over_and_over() {
             assert_eq!(at_once.check(), Ok(()));
             assert_eq!(at_once.mapped_pages(), addresses);
             let apart = farthest_apart(&spread(&written), &spread(&at_once));
-            // Kolmogorov and Smirnov's distance; chance alone keeps two samples of 2400 within 0.05 in 99 of 100 cases.
+            // The Kolmogorov-Smirnov distance. By chance it is below 0.05 for two samples of 2400 in 99 of 100 cases.
             assert!(apart < 0.05 * 2400.0, "{victim:?}, {addresses}: {apart} blocks apart");
             let (slow, quick) = (
                 next_write_amplification(&mut written, addresses),
@@ -113,7 +113,7 @@ fn the_greedy_steady_state_holds_all_blocks_and_all_valid_pages() {
     }
 }
 
-/// b/w = A = a/(a + W0(-a e^-a)) at 28 % spare, 2.48 rounded.
+/// The formula is b/w = A = a/(a + W0(-a e^-a)). At 28 % spare it gives 2.48, rounded.
 #[test]
 fn the_fifo_steady_state_is_that_of_the_published_formula() {
     let host_pages = fifo_host_pages_per_collection(640_000.0, 12_800, 64);

@@ -1,4 +1,4 @@
-//! A drive as bytes: its map, the state of garbage collection, its counters. Times are left out: a saved drive is at rest.
+//! A drive at rest as bytes: its map, the state of garbage collection, and its counters. No times are saved.
 
 use super::{Drive, PartPage};
 use crate::flash::ftl::Ftl;
@@ -8,11 +8,11 @@ use crate::flash::request::Counters;
 use crate::rng::Rng;
 use crate::saved::{Reader, StateError, Writer};
 
-/// "FLASHDR", then the version of this layout.
+/// The word "FLASHDR", and the version of this layout.
 const MAGIC: u64 = u64::from_le_bytes(*b"FLASHDR\x01");
 
 impl Drive {
-    /// This drive at rest, as bytes. A drive loaded from them continues exactly as this one would after
+    /// Returns this drive at rest, as bytes. A drive loaded from them continues exactly as this one would after
     /// [`Drive::rest`].
     #[must_use]
     pub fn save(&self) -> Vec<u8> {
@@ -33,10 +33,10 @@ impl Drive {
         out.finish()
     }
 
-    /// The drive that [`Drive::save`] wrote, at rest at time 0.
+    /// Reads a drive that [`Drive::save`] wrote. It is at rest at time 0.
     ///
     /// # Errors
-    /// If the bytes do not hold such a drive, or one of another shape than `parameters` say.
+    /// Fails if the bytes don't describe such a drive, or describe one of another shape than `parameters` say.
     pub fn load(parameters: Parameters, bytes: &[u8], rng: Rng) -> Result<Self, StateError> {
         parameters.check().map_err(StateError::Impossible)?;
         let mut input = Reader::new(bytes, MAGIC)?;

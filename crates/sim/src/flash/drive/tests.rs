@@ -1,4 +1,4 @@
-//! Closed forms that the drive's times must meet, and stories of a drive with a history.
+//! Closed formulas for the drive's times, and tests of a drive with a history.
 
 use super::{Drive, Op};
 use crate::flash::Age;
@@ -17,7 +17,7 @@ const US: u64 = 1000;
 const S: u64 = 1_000_000_000;
 const PAGE: u64 = 8192;
 
-/// 8192 pages on 16 dies, 7000 of them the host's; round figures, a link too wide to matter, no jitter.
+/// 8192 pages on 16 dies, of which the host can use 7000. Figures are round. Link and jitter have no effect.
 fn parameters() -> Parameters {
     Parameters {
         shape: Shape {
@@ -62,7 +62,7 @@ fn drive(parameters: Parameters) -> Drive {
     Drive::new(parameters, Rng::stream(1, "drive")).expect("good parameters")
 }
 
-/// A drive on which the first `addresses` hold data, and the clock at 0.
+/// Makes a drive on which the first `addresses` hold data. The clock is at 0.
 fn filled(parameters: Parameters, addresses: u32) -> Drive {
     let mut drive = drive(parameters);
     drive
@@ -83,8 +83,8 @@ fn draw(rng: &mut Rng, bound: u32) -> u32 {
     u32::try_from(rng.below(u64::from(bound))).expect("below 32 bits")
 }
 
-/// Keeps `depth` requests in progress, each submitted when one completes, `count` in all; returns completions per
-/// second up to the last submission, so that draining the drive afterwards does not count.
+/// Keeps `depth` requests in progress until `count` are submitted. Returns the completions per second up to the last
+/// submission, so the requests that are still in progress then do not count.
 #[expect(clippy::cast_precision_loss, reason = "a rate for an assertion")]
 fn keep_busy(drive: &mut Drive, depth: usize, count: usize, mut next: impl FnMut() -> Op) -> f64 {
     let mut under_way = std::collections::BinaryHeap::new();
@@ -175,7 +175,7 @@ fn writes_in_order_reach_what_dies_can_program_and_no_more_than_the_link_carries
     assert_near(rate(PAGE * 5000), 5000.0, 0.02, "pages a second by the link");
 }
 
-/// For each page of the host, dies do A programs, A - 1 reads, and the share of an erase that A pages take.
+/// For each page of the host, dies do A programs and A - 1 reads, and A pages' share of an erase.
 #[test]
 fn steady_random_writes_reach_what_dies_can_program_divided_by_write_amplification() {
     for (logical_pages, erase_ns) in [(54_000, 0), (54_000, 3000 * US), (36_000, 3000 * US)] {
@@ -310,7 +310,7 @@ fn while_it_runs_garbage_collection_wins_as_many_pages_for_each_page_written_as_
             drive.counters().ftl.host_pages - before
         };
         burst(&mut drive, false);
-        // A hundred blocks of 32 pages are reclaimed in all; one in `pace` of those pages is rewritten at once.
+        // In all, a hundred blocks of 32 pages are reclaimed. One of `pace` reclaimed pages is rewritten at once.
         let expected = f64::from(100 * 32) / (f64::from(pace_per_mille) / 1000.0 - 1.0);
         let written = u32::try_from(burst(&mut drive, true)).expect("a few thousand");
         assert_near(f64::from(written), expected, 0.05, "pages written during a burst");
@@ -442,7 +442,7 @@ fn the_drive_goes_off_line_when_its_map_outgrows_the_host_and_says_so() {
         host_ram_bytes: Some(574 * 1000),
         ..parameters()
     });
-    // 8192 bytes are 16 sectors of 35.84 bytes each: 573.44 bytes a page, and 1000 pages fit.
+    // 8192 bytes are 16 sectors with 35.84 bytes each. So a page takes 573.44 bytes, and 1000 pages fit.
     for page in 0..1000 {
         drive
             .submit(u64::from(page) * 1000 * US, write(page))

@@ -1,14 +1,14 @@
-//! The invariants of a map, which hold at any time.
+//! The rules about a map that hold at any time.
 
 use super::{FlashPage, Ftl};
 use crate::flash::victims::VictimPolicy;
 
 impl Ftl {
-    /// Checks the invariants: each logical page on one flash page and vice versa, valid pages adding up, every block in
-    /// exactly one place. Takes time in proportion to the drive.
+    /// Checks that each mapped logical page has its own flash page, that the counts of valid pages are right, and that
+    /// every block is in exactly one list. It takes time in proportion to the size of the drive.
     ///
     /// # Errors
-    /// The first thing that does not hold.
+    /// Returns the first rule that is broken.
     pub fn check(&self) -> Result<(), String> {
         self.check_map()?;
         self.check_blocks()
@@ -37,7 +37,7 @@ impl Ftl {
         Ok(())
     }
 
-    /// How many of these flash pages are valid.
+    /// Returns how many of these flash pages are valid.
     fn count_held(&self, pages: std::ops::Range<u32>) -> u32 {
         pages
             .map(|flash| u32::from(self.held_by(FlashPage(flash)).is_some()))

@@ -1,19 +1,19 @@
-//! Garbage collection: reclaims blocks. It copies the pages that are still valid, and erases the block.
+//! Garbage collection: reclaims blocks. It copies the valid pages of a block and then erases the block.
 //!
-//! Copies change entries all over the map of logical pages, which at life size is far larger than the processor's
-//! caches. So the entries of all blocks that will probably be collected next are read at once, and the processor
-//! fetches them in parallel.
+//! The copies change entries in all parts of the map of logical pages. At life-size this map is far larger than the
+//! processor's caches. So the entries of all blocks that will probably be collected next are read together, so that the
+//! processor fetches them in parallel.
 
 use super::{FlashPage, Ftl, HOST, NONE, Observer};
 use crate::hint::{COLLECTED_PAGES, LINE, touch};
 
-/// Free blocks below which the host may not open one: garbage collection needs the last one to copy into.
+/// The host may open a block only if this many are free, because garbage collection copies into the last one.
 const FREE_BLOCKS_FOR_HOST: usize = 2;
 
-/// How many pages are copied together.
+/// The number of pages that are copied together.
 const GROUP: usize = 64;
 
-/// A valid page of a block that is collected.
+/// A valid page of a block that is being collected.
 #[derive(Clone, Copy)]
 struct Valid {
     flash: FlashPage,
@@ -21,17 +21,17 @@ struct Valid {
 }
 
 impl Ftl {
-    /// The number of pages that garbage collection would copy from the next victim; `None` if no block is closed.
+    /// Returns how many pages the collection of the next block would copy, or `None` if no block is closed.
     #[must_use]
     pub fn next_victim_valid(&self) -> Option<u32> {
         self.blocks.front().map(|block| self.blocks.valid(block))
     }
 
-    /// Collects until the host may open a block, if it still needs one.
+    /// Collects blocks until the host can open a block, if it needs one.
     #[cold]
     pub(super) fn make_room(&mut self, observer: &mut impl Observer) {
         if self.free.len() < FREE_BLOCKS_FOR_HOST {
-            self.looked_at = 0; // the host has written since, so other blocks may be next
+            self.looked_at = 0; // the host has written since the last look, so other blocks may be next
         }
         while self.free.len() < FREE_BLOCKS_FOR_HOST && self.points[HOST].room() == 0 {
             self.collect_block(observer)
@@ -39,7 +39,7 @@ impl Ftl {
         }
     }
 
-    /// Collects one block; returns the number of pages copied, or `None` if no block is closed.
+    /// Collects one block. Returns the number of pages copied, or `None` if no block is closed.
     pub fn collect_block(&mut self, observer: &mut impl Observer) -> Option<u32> {
         if self.looked_at == 0 {
             self.looked_at = self.look_at_victims();
@@ -56,8 +56,8 @@ impl Ftl {
         Some(moved)
     }
 
-    /// Prefetches what garbage collection will change until it has reclaimed a block's worth of pages; returns how many blocks
-    /// that takes.
+    /// Prefetches what garbage collection will change until it has reclaimed a block's worth of pages. Returns how many
+    /// blocks must be collected for that.
     fn look_at_victims(&self) -> usize {
         let pages = self.shape.pages_per_block;
         let at_most = (COLLECTED_PAGES / pages).max(1) as usize;
@@ -90,21 +90,21 @@ impl Ftl {
         }
     }
 
-    /// Finds the valid ones among the flash pages from `first` on, up to the room in `valid` or the end of the block;
-    /// returns their number.
+    /// Finds the valid pages among the flash pages from `first` on, up to the length of `valid` or the end of the
+    /// block. Returns their number.
     fn collect_valid(&self, first: u32, valid: &mut [Valid; GROUP]) -> usize {
         let pages = GROUP.min(self.shape.pages_per_block as usize);
         let mut count = 0;
         let flashes = (first..).map(FlashPage);
         for (flash, &logical) in flashes.zip(&self.logical_of[first as usize..][..pages]) {
             valid[count] = Valid { flash, logical };
-            // Counts without branches, because the processor can't predict which pages are valid.
+            // The sum replaces a branch, because the processor can't predict which pages are valid.
             count += usize::from(self.flash_of.get(logical as usize) == Some(&flash));
         }
         count
     }
 
-    /// Puts pages at the garbage collection's write point, in runs that end where its blocks do.
+    /// Copies pages to the garbage collection's write point. A group of pages ends where a block ends.
     fn copy(&mut self, mut pages: &[Valid], observer: &mut impl Observer) {
         let point = self.copy_point;
         while !pages.is_empty() {

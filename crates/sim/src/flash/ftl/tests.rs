@@ -1,9 +1,9 @@
-//! What a page map must never do, and how much it must copy.
+//! What a page map must never do, and how many pages it must copy.
 //!
-//! The acceptance tests below start from [`Age::Steady`], write the drive once before they measure, and once more while
-//! they do. Their accuracy depends on size: about three blocks of a drive can't take part (two half-filled write points
-//! and one or two free blocks), and one block more or less changes write amplification by 1 / (spare blocks) of itself.
-//! At 7 % spare, 8192 blocks have 536 spare ones, so an uncertainty of half a block is 0.1 %; chance adds less.
+//! The acceptance tests below start from [`Age::Steady`]. They write the drive once before they measure and once more
+//! while they measure. Their accuracy depends on the size of the drive. About three blocks can't take part (two
+//! half-filled write points and one or two free blocks). One block changes write amplification by 1 / (spare blocks) of
+//! itself. At 7 % spare, 8192 blocks have 536 spare ones. So an uncertainty of half a block is 0.1 %. Chance adds less.
 
 use proptest::prelude::*;
 
@@ -23,7 +23,7 @@ fn shape(blocks: u32, pages_per_block: u32, logical_pages: u32) -> Shape {
     }
 }
 
-/// Write amplification of uniform random writes at steady state, with `spare_percent` more flash than addresses.
+/// Returns the write amplification of uniform random writes at steady state, with `spare_percent` of spare flash.
 fn steady_write_amplification(victim: VictimPolicy, spare_percent: u32) -> f64 {
     let takes_no_part = 3;
     let blocks = 8192;
@@ -45,9 +45,9 @@ fn steady_write_amplification(victim: VictimPolicy, spare_percent: u32) -> f64 {
     ftl.counters().since(&before).write_amplification()
 }
 
-/// The principal branch of Lambert's W: w such that w e^w = x, by Newton's steps. For x from -1/e up to 0.
+/// Returns the principal branch of Lambert's W, w such that w e^w = x, by Newton's method, for x from -1/e to 0.
 fn lambert_w0(x: f64) -> f64 {
-    // Near x = -1/e Newton's method is slow from below and fast from the square-root expansion at -1/e.
+    // Near x = -1/e, Newton's method is slow from below. From the square-root expansion at -1/e it is fast.
     let mut w = -1.0 + (2.0 * (1.0 + std::f64::consts::E * x)).max(0.0).sqrt();
     for _ in 0..100 {
         w -= (w * w.exp() - x) / (w.exp() * (1.0 + w));
@@ -66,7 +66,7 @@ fn assert_near(measured: f64, expected: f64, tolerance: f64, what: &str) {
 
 #[test]
 fn cleaning_the_oldest_block_amplifies_random_writes_as_its_formula_says() {
-    // At 7 % the formula's value in this table, 7.82, is rounded.
+    // The value of the formula in this table at 7 %, 7.82, is rounded.
     for (spare_percent, published) in [(7, 7.82), (15, 4.02), (28, 2.48), (50, 1.72), (100, 1.255)] {
         let a = 1.0 + f64::from(spare_percent) / 100.0;
         let expected = a / (a + lambert_w0(-a * (-a).exp()));
@@ -92,7 +92,7 @@ fn writing_in_order_copies_nothing_however_often() {
             ftl.write(page, &mut ());
         }
     }
-    // A block is collected while pages of the next lap still wait in the open block: at most a few per lap.
+    // Pages of the next pass are still in the open block when a block is collected, so a few pages are copied per pass.
     assert!(ftl.counters().write_amplification() < 1.02, "{:?}", ftl.counters());
     assert_eq!(ftl.check(), Ok(()));
 }
@@ -170,7 +170,7 @@ fn a_shape_without_room_to_clean_is_refused_with_the_way_out() {
     );
 }
 
-/// Follows a map from outside through its reported copies, and checks it against them.
+/// Follows a map through the copies that it reports, and compares the map with them.
 #[derive(Default)]
 struct Follower {
     moves: u64,
@@ -229,7 +229,7 @@ fn no_sequence_of_writes_trims_formats_and_rests_loses_a_page() {
     });
 }
 
-/// Takes `steps` on a drive of `shape` beside a plain list of which pages hold data.
+/// Makes `steps` on a drive of `shape`, and compares it with a plain list of the pages that hold data.
 fn follow(shape: Shape, steps: &[Step]) -> Result<(), String> {
     let logical_pages = shape.logical_pages;
     let mut ftl = Ftl::new(shape)?;

@@ -1,4 +1,4 @@
-//! The manual's figures, and when the host's memory runs out.
+//! The manual's figures, and the amount of data at which the host's memory is full.
 
 use super::MappingRam;
 

@@ -1,4 +1,4 @@
-//! The shipped profiles are complete, and resolve to the expected parameters.
+//! The ready-made profiles are complete and give the expected parameters.
 
 use super::{DriveProfile, Setup};
 use crate::figures::Label;
@@ -70,7 +70,7 @@ fn every_shipped_profile_works_in_each_of_its_forms_at_every_scale() {
     }
 }
 
-/// Walks each shipped file as plain data, to find any figure without a source.
+/// Goes through each ready-made file as plain data, to find any figure without a source.
 #[test]
 fn every_figure_of_a_shipped_profile_has_a_source_and_a_fitted_one_its_bounds() {
     fn walk(path: &str, table: &toml::Table, figures: &mut u32) {
@@ -120,7 +120,7 @@ fn scale_shrinks_the_flash_and_leaves_the_clock_alone() {
     assert_eq!((life_size.program_ns, life_size.dies), (small.program_ns, small.dies));
 }
 
-/// Write amplification of the aged drive, written at random, with garbage collection in bursts as the profile has it.
+/// Compares write amplification of the aged drive under random writes, with the profile's bursts of garbage collection.
 #[test]
 fn the_drive_copies_as_much_at_one_scale_as_at_another() {
     let amplification = |scale| {

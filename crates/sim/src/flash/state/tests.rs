@@ -1,4 +1,4 @@
-//! A drive comes back from its bytes unchanged, and damaged bytes never become a drive.
+//! A drive is unchanged after it was saved and loaded, and damaged bytes are never loaded.
 
 use crate::flash::ftl::{Ftl, Shape, Streams};
 use crate::flash::victims::VictimPolicy;
@@ -21,7 +21,7 @@ fn used(victim: VictimPolicy) -> Ftl {
     ftl
 }
 
-/// `bytes` with a matching checksum, as if they had been written that way.
+/// Returns `bytes` with a checksum that matches, as if they had been written in this way.
 fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
     let body = bytes.len() - 8;
     let sum = checksum(&bytes[..body]);
@@ -42,7 +42,7 @@ fn a_loaded_drive_goes_on_exactly_as_the_one_that_was_saved() {
     }
 }
 
-/// If this fails, states saved by earlier versions can't be loaded: the version in the magic word must grow.
+/// If this fails, states that earlier versions saved can't be loaded. Increase the version in the magic word then.
 #[test]
 fn the_bytes_of_a_state_stay_what_they_are_from_version_to_version() {
     let bytes = used(VictimPolicy::Greedy).save();
@@ -81,7 +81,7 @@ fn bytes_cut_short_or_drawn_out_are_noticed_even_with_a_fitting_checksum() {
     assert_eq!(Ftl::load(&longer).err(), Some(StateError::Length));
 }
 
-/// Changing single words and renewing the checksum gives an error or a consistent map, never a panic.
+/// Single words are changed and the checksum is renewed. The result is an error or a consistent map, never a panic.
 #[test]
 fn well_sealed_nonsense_is_refused_in_words_or_is_a_whole_drive() {
     let good = used(VictimPolicy::Greedy).save();

@@ -2,7 +2,7 @@ use super::{Log, run, small};
 use crate::kernel::{Action, Ns, Port};
 use crate::sqlos::{Config, Event, Machine, Notice, Resource, Sqlos, WaitType};
 
-/// Sets an event from outside of the workers.
+/// The port of a handler that sets an event from outside of the workers.
 const BELL: Port = Port::new(6);
 
 async fn note_after(os: &Sqlos, log: &Log, name: &str, event: &Event<'_>, wait: WaitType) {

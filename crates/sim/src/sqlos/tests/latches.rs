@@ -5,7 +5,7 @@ use crate::sqlos::{Config, Latch, LatchClass, Machine, Mode, Resource, Sqlos, Wa
 
 const PFS_PAGE: u64 = 8088;
 
-/// A session that asks for a latch at a given time, and holds it for a given time on its core.
+/// A session that requests a latch at a given time, and then holds it for a given time on its core.
 async fn ask(os: &Sqlos, log: &Log, name: &str, latch: Latch<'_>, (mode, at_ns, hold_ns): (Mode, Ns, Ns)) {
     os.until(at_ns, WaitType::AsyncIoCompletion).await;
     let hold = latch.acquire(mode).await;
@@ -98,7 +98,7 @@ fn a_latch_is_handed_over_through_the_runnable_queue() {
     machine.spawn_session(ask(&os, &log, "first", page, (Mode::Up, 0, 20)));
     machine.spawn_session(ask(&os, &log, "second", page, (Mode::Up, 10, 20)));
     machine.spawn_session(ask(&os, &log, "third", page, (Mode::Up, 15, 20)));
-    // Something else has the second's core when the latch becomes its own.
+    // When the second worker gets the latch, another worker is on its core.
     machine.spawn_session(async {
         os.until(12, WaitType::AsyncIoCompletion).await;
         os.cpu_unbroken(88).await;
@@ -154,8 +154,8 @@ fn samples_show_who_waits_for_what_since_when_and_because_of_whom() {
     assert_eq!(tasks[0].resource, Resource::Latch(PFS_PAGE));
 }
 
-/// Each transaction holds the latch for 1/7 of its time, so two cores could do without a queue, were it not for the grants:
-/// a latch granted to a worker without a core is idle until that worker's turn comes.
+/// Each transaction holds the latch for 1/7 of its time. So two cores would hardly have a queue if a worker needed no
+/// core: a latch that is granted to a worker without a core is unused until that worker's turn.
 #[test]
 fn a_hot_latch_makes_a_convoy_out_of_short_holds() {
     let os = Sqlos::new(Config::new(4));

@@ -1,4 +1,4 @@
-//! Sessions that do anything in any order, on machines of any kind: what must hold whatever happens.
+//! Sessions that do anything in any order, on machines of any kind, and the rules that always hold.
 
 use std::cell::RefCell;
 
@@ -15,11 +15,11 @@ enum Step {
     Cpu(Ns),
     CpuUnbroken(Ns),
     Sleep(Ns),
-    /// An I/O of its own.
+    /// An I/O of this session.
     Io(Ns),
-    /// A page that an I/O holds for a while, before the session has it.
+    /// A page that an I/O holds for some time before the session gets it.
     ReadPage(u64, Ns),
-    /// Two latches, in the order of their keys, so that nobody waits in a circle.
+    /// Two latches, in the order of their keys, so that sessions never wait in a circle.
     Latches {
         keys: [u64; 2],
         modes: [Mode; 2],
@@ -67,7 +67,7 @@ fn programs() -> impl Strategy<Value = Vec<Vec<Step>>> {
     prop::collection::vec(prop::collection::vec(step(), 0..12), 1..10)
 }
 
-/// Watches latches from outside: who asked for what in which order, and who has it.
+/// Records from outside who requested which latch in which order, and who holds it.
 #[derive(Default)]
 struct Watch {
     asked: RefCell<Vec<Request>>,
@@ -91,7 +91,7 @@ impl Watch {
         });
     }
 
-    /// Grants are compatible, and nobody who waits for the same latch asked before.
+    /// Checks that grants are compatible, and that no session that still waits requested the same latch earlier.
     fn gets(&self, os: &Sqlos, session: usize, key: u64) {
         let mut asked = self.asked.borrow_mut();
         let waiting = os.waiting_tasks();
@@ -132,7 +132,7 @@ impl Watch {
     }
 }
 
-/// One session's world.
+/// What one session uses.
 struct Session<'w> {
     os: &'w Sqlos,
     permits: &'w Semaphore<'w>,
@@ -196,7 +196,7 @@ impl Session<'_> {
     }
 }
 
-/// Runs the programs, cut every `slice_ns`, and checks what can be seen at the end.
+/// Runs the programs in slices of `slice_ns`, and checks what can be seen at the end.
 fn outcome(config: &Config, programs: &[Vec<Step>], jumps: bool, slice_ns: Ns) -> (u64, Books) {
     let os = Sqlos::new(config.clone());
     os.kernel().set_jumps(jumps);
@@ -228,7 +228,7 @@ fn outcome(config: &Config, programs: &[Vec<Step>], jumps: bool, slice_ns: Ns) -
         os.waiting_tasks().is_empty() && os.runnable() == 0,
         "somebody was left behind"
     );
-    // An I/O may outlive the session that began it, and so may its latch; nothing else does.
+    // An I/O and its latch may last longer than the session that began them. Nothing else may.
     assert!(os.latches_in_use() <= 4 && permits.free() == 2);
     (os.fingerprint(), books)
 }
@@ -245,8 +245,8 @@ fn cpu_ns(program: &[Step]) -> Ns {
 }
 
 proptest! {
-    /// Conservation is asserted by the books, compatible grants in order by the watch, and that nobody is left behind by the
-    /// run's end; what is left to check here is that CPU time is what the programs asked for.
+    /// The accounts assert that no time is lost. The watch asserts the order of grants. The end of the run asserts that
+    /// no session still waits. So this test only checks that CPU time is what the programs requested.
     #[test]
     fn whatever_sessions_do_every_nanosecond_is_accounted_for_and_nobody_is_left_behind(
         config in config(),
@@ -266,8 +266,8 @@ proptest! {
     }
 }
 
-/// The fingerprint below stands in the source, so a debug and a release build, this process and any other, must all find
-/// it. A change of it is a change of every simulated result: bump the version then.
+/// The fingerprint below is in the source code, because debug and release builds must find it in every process. If it
+/// changes, every simulated result has changed. Increase the version then.
 #[test]
 fn a_run_is_the_same_in_every_build_and_every_process() {
     let mut rng = Rng::stream(1, "programs");

@@ -4,7 +4,7 @@ use crate::rng::Rng;
 use crate::sqlos::waits::WaitSum;
 use crate::sqlos::{Config, Machine, Notice, Resource, Role, Sqlos, WaitType};
 
-/// A session that computes once, and notes when it was done.
+/// A session that computes once, and notes when this was done.
 async fn burst(os: &Sqlos, log: &Log, name: &str, length_ns: Ns) {
     os.cpu(length_ns).await;
     log.note(os, name);
@@ -39,7 +39,7 @@ fn a_worker_alone_on_its_core_yields_at_each_quantum_and_goes_straight_on() {
     machine.spawn_session(burst(&os, &log, "alone", 1000));
     assert_eq!(run(&mut machine), 1000);
     let yields = *os.books().sessions.of(WaitType::SosSchedulerYield);
-    // The last quantum ends with the work, and needs no yield.
+    // The last quantum ends with the work, so no yield is needed.
     assert_eq!((yields.count, yields.wait_ns()), (9, 0));
 }
 
@@ -68,7 +68,7 @@ fn a_quantum_is_used_up_by_many_short_bursts_as_by_a_long_one() {
     });
     machine.spawn_session(burst(&os, &log, "other", 10));
     run(&mut machine);
-    // The third burst is cut at 100.
+    // The third burst is divided at 100.
     log.assert(&[
         (40, "short"),
         (80, "short"),
@@ -100,7 +100,7 @@ fn workers_are_dealt_out_to_the_schedulers_in_turn_and_stay_there() {
         machine.spawn_session(burst(&os, &log, name, length_ns));
     }
     run(&mut machine);
-    // b and d are through early, but their core stays idle: a and c share the other.
+    // b and d end early, but their core stays idle. a and c share the other core.
     log.assert(&[(10, "b"), (20, "d"), (100, "a"), (200, "c")]);
 }
 
@@ -134,7 +134,7 @@ fn a_wait_is_resource_time_until_the_time_has_come_and_signal_time_until_the_cor
     assert_eq!(*os.books().sessions.of(WaitType::WriteCompletion), expected);
 }
 
-/// The resource and the signal time of an I/O of 30 ns, beside a worker that computes for 80 ns on the same core.
+/// Returns the resource and the signal time of an I/O of 30 ns, while a worker computes for 80 ns on the same core.
 fn io_beside_a_burst(notice: Notice) -> (Ns, Ns) {
     let os = Sqlos::new(Config { notice, ..small(1) });
     let mut machine = Machine::new(&os);
@@ -182,8 +182,8 @@ fn an_idle_core_takes_its_time_to_wake_up_and_a_busy_one_does_not() {
         });
     }
     run(&mut machine);
-    // All begin to sleep at 13, when the core has woken up for the first time. It wakes up at 63 + 13 for the first of them; the
-    // others come while it wakes up, or computes.
+    // All begin to sleep at 13, when the core has woken up for the first time. It wakes up at 63 + 13 for the first
+    // worker. The others become runnable while the core wakes up or computes.
     log.assert(&[(96, "first"), (116, "second"), (136, "third")]);
     let wait = *os.books().sessions.of(WaitType::AsyncIoCompletion);
     assert_eq!((wait.resource_ns, wait.signal_ns), (50 + 60 + 70, 13 + 23 + 33));
@@ -214,7 +214,7 @@ fn an_io_that_no_worker_waits_for_calls_its_port_when_the_scheduler_notices_it()
     let log = Log::default();
     let mut machine = Machine::new(&os);
     machine.on(WRITTEN, |page| log.note(&os, format!("page {page} is written")));
-    // The device's own port: the write is done at 1 ms, whatever the cores do then.
+    // The device's own port. The write is done at 1 ms, whatever the cores do at that time.
     machine.on(DONE, |page| os.arrive(0, Action::call(WRITTEN, page)));
     os.kernel().at(MS, Action::call(DONE, 17));
     machine.spawn_session(burst(&os, &log, "burst", 5 * MS));
@@ -257,7 +257,7 @@ fn a_parked_worker_waits_for_what_it_says_until_somebody_calls_it() {
     assert_eq!((wait.count, wait.resource_ns, wait.signal_ns), (1, 30, 0));
 }
 
-/// Eight sessions a core that only compute: each yields at every quantum, and waits for seven others' quanta.
+/// Eight sessions per core only compute. Each yields at every quantum, and then waits for the quanta of seven others.
 #[test]
 fn sessions_in_memory_share_a_core_in_turn() {
     let os = Sqlos::new(Config::new(8));
@@ -271,8 +271,8 @@ fn sessions_in_memory_share_a_core_in_turn() {
     assert_eq!(yields.signal_ns, 64 * 24 * 7 * 4 * MS);
 }
 
-/// N users think for a random time Z and need a core for a random time S, both exponential. The textbook's answer for this
-/// closed M/M/1 queue: with r = S / Z and p(k) ~ N! / (N - k)! r^k for k users at the core, it is idle for p(0) of the time.
+/// N users think for a random time Z and need a core for a random time S. Both are exponential. In theory (closed M/M/1
+/// queue), with r = S / Z and p(k) ~ N! / (N - k)! r^k for k users at the core, it is idle for p(0) of the time.
 #[test]
 #[expect(clippy::cast_precision_loss, reason = "a few seconds")]
 fn a_core_shared_by_thinking_users_is_as_busy_as_queueing_theory_says() {

@@ -1,4 +1,4 @@
-//! Worlds to test with: article A's, and small ones. Scenarios are made as JSON, as they come from outside.
+//! Worlds for tests: article A's, and small ones. Scenarios are made as JSON, because users send JSON.
 #![allow(dead_code, reason = "each test file needs some of it")]
 
 pub(crate) mod profiles;
@@ -13,12 +13,12 @@ use serde_json::{Value, json};
 
 pub(crate) use profiles::{profile, server};
 
-/// The drive of the articles, in JSON.
+/// The articles' drive, in JSON.
 pub(crate) fn drive() -> Value {
     json!({"profile": profile("iodrive-320"), "format": "maximum-write", "driver": "2.2.3", "sector_bytes": 512})
 }
 
-/// One run of article A with so many files.
+/// One run of article A with this many files.
 pub(crate) fn run(data_files: u32) -> Value {
     json!({
         "data_files": data_files, "data_volumes": ["a"], "log_volume": "a", "seed": 1,
@@ -41,13 +41,13 @@ pub(crate) fn read(scenario: &Value) -> Scenario {
     serde_json::from_value(scenario.clone()).expect("a scenario")
 }
 
-/// All runs of a scenario.
+/// Makes all runs of a scenario.
 pub(crate) fn outcomes(scenario: &Value) -> Vec<RunOutcome> {
     let mut block = Block::new(read(scenario)).expect("a scenario that can be run");
     rest_of(&mut block)
 }
 
-/// What is left to run of a block.
+/// Makes the runs of a block that are left.
 pub(crate) fn rest_of(block: &mut Block) -> Vec<RunOutcome> {
     let next = || {
         block
@@ -57,7 +57,7 @@ pub(crate) fn rest_of(block: &mut Block) -> Vec<RunOutcome> {
     std::iter::from_fn(next).collect()
 }
 
-/// The waits of one type.
+/// Returns the waits of one type.
 pub(crate) fn waits(outcome: &RunOutcome, wait_type: &'static str) -> WaitRow {
     let none = WaitRow {
         wait_type,
@@ -73,7 +73,7 @@ pub(crate) fn waits(outcome: &RunOutcome, wait_type: &'static str) -> WaitRow {
         .unwrap_or(none)
 }
 
-/// How far `value` is from `expected`, relative to it.
+/// Returns the difference between `value` and `expected`, as a fraction of `expected`.
 pub(crate) fn off(value: f64, expected: f64) -> f64 {
     (value / expected - 1.0).abs()
 }

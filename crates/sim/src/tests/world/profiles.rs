@@ -1,4 +1,4 @@
-//! The ready-made profiles, in JSON, for tests and examples.
+//! The ready-made profiles in JSON, for tests and examples.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ pub(crate) fn profile(name: &str) -> Value {
     toml::from_str(&text).expect("a profile in TOML")
 }
 
-/// A server: what is said of it, over the ready-made profile's costs and switches.
+/// Returns a server with the keys of `said`, and otherwise the ready-made profile's costs and switches.
 pub(crate) fn server(said: &Value) -> Value {
     let profile = profile("servers/sql-server-2008");
     let mut server = json!({"costs": profile["costs"], "switches": {}});

@@ -1,18 +1,18 @@
-//! Small random worlds, each drawn from a seed: servers, drives, volumes and runs of many kinds, most of them possible.
+//! Small random worlds, each drawn from a seed: servers, drives, volumes and runs. Most of them are possible.
 
 use crate::rng::Rng;
 use serde_json::{Value, json};
 
 use super::{profile, server};
 
-/// Pages that 50 rows a page take, ln 2 full and rather too many.
+/// A low estimate of the rows per leaf. Leaves have 50 rows and are ln 2 full.
 const ROWS_PER_LEAF: u64 = 33;
-/// A run takes some milliseconds in a debug build.
+/// With this limit, a run takes some milliseconds in a debug build.
 const MOST_ROWS: u64 = 30_000;
-/// The same for page-sized rows.
+/// The same limit for page-sized rows.
 const MOST_PAGES: u64 = 3_000;
 
-/// Draws for one world.
+/// The random choices for one world.
 pub(crate) struct Draw(Rng);
 
 impl Draw {
@@ -20,12 +20,12 @@ impl Draw {
         Self(Rng::stream(seed, "world"))
     }
 
-    /// From `low` to `high`, both of them possible.
+    /// Returns a number from `low` to `high`, including both.
     pub(crate) fn from(&mut self, low: u64, high: u64) -> u64 {
         low + self.0.below(high - low + 1)
     }
 
-    /// Log-uniform: as likely between 1 and 10 as between 10 and 100.
+    /// Returns a number that is as likely to be between 1 and 10 as between 10 and 100.
     fn logarithmic(&mut self, low: u64, high: u64) -> u64 {
         let doublings = u64::from((high / low).max(1).ilog2());
         let middle = low << self.from(0, doublings);
@@ -46,16 +46,16 @@ impl Draw {
     }
 }
 
-/// A world: its scenario, and the age of each drive at its beginning.
+/// A world: its scenario, and the age of each drive at the beginning.
 pub(crate) struct World {
     pub(crate) scenario: Value,
-    /// By drive name: the share of addresses, in per mille, that have been written at random for a long time.
+    /// For each drive, in order of name: the share of addresses (per mille) written at random for a long time.
     pub(crate) aged_per_mille: Vec<u64>,
-    /// What is odd about it, for people.
+    /// What is odd about it, in words.
     pub(crate) odd: String,
 }
 
-/// The world of a seed.
+/// Makes the world of a seed.
 pub(crate) fn world(seed: u64) -> World {
     let draw = &mut Draw::new(seed);
     let mut world = usual(draw);
@@ -99,10 +99,10 @@ fn usual(draw: &mut Draw) -> World {
     }
 }
 
-/// Drive histories are drawn from a stream of their own, so that worlds otherwise stay the same.
+/// Drive histories are drawn from their own stream, so that the rest of each world does not depend on them.
 const HISTORIES: u64 = 0x6869_7374_6f72_7900;
 
-/// Some drives were only ever formatted by an operating system.
+/// Makes some drives ones that only an operating system has formatted.
 fn keep_histories(draw: &mut Draw, world: &mut World) {
     let drives = world.scenario["drives"].as_object_mut().expect("drives by name");
     for drive in drives.values_mut() {
@@ -112,7 +112,7 @@ fn keep_histories(draw: &mut Draw, world: &mut World) {
     }
 }
 
-/// From this number on, each world has one figure that hardly anybody would think of.
+/// From this number on, each world has one figure that users would hardly choose.
 pub(crate) const ODD: u64 = 1_000_000;
 
 const ODD_FIGURES: [u64; 12] = [
@@ -130,7 +130,7 @@ const ODD_FIGURES: [u64; 12] = [
     u64::MAX,
 ];
 
-/// Sets one number of a world, anywhere in it, to an odd one.
+/// Sets one number of a world, chosen at random, to an odd value.
 fn make_odd(draw: &mut Draw, world: &mut World) {
     world.scenario["sample_every_s"] = json!(100_000.0);
     let mut places = Vec::new();
@@ -159,7 +159,7 @@ fn figure(value: impl Into<Value>) -> Value {
     json!({"value": value.into(), "label": "fitted", "source": "drawn at random"})
 }
 
-/// A drive of `pages` usable database pages.
+/// Returns a drive of `pages` usable database pages.
 fn drive(draw: &mut Draw, scale: u64, pages: u64) -> Value {
     let mut profile = profile("iodrive-320");
     let flash_page = draw.of(&[4096_u64, 8192, 16384]);
@@ -186,8 +186,8 @@ fn drive(draw: &mut Draw, scale: u64, pages: u64) -> Value {
         choice["trim"] = json!(draw.coin());
     }
     if draw.one_in(3) {
-        // As published: 5.6 GB for 80 GB of single sectors, 16 of them per page. About as much as the map needs, or
-        // less.
+        // 5.6 GB were published for 80 GB of single sectors, with 16 sectors per page. This is about as much memory as
+        // the map needs, or less.
         choice["host_ram_bytes"] = json!(usable * scale * draw.logarithmic(1, 60) / 10_000);
     }
     choice
@@ -198,7 +198,7 @@ fn run(draw: &mut Draw, scale: u64, volumes: &[&str], room: u64, connections: u6
     let on: Vec<&str> = volumes.iter().copied().filter(|_| draw.one_in(2)).collect();
     let data_volumes = if on.is_empty() { vec![draw.of(volumes)] } else { on };
     let files = draw.logarithmic(1, 24);
-    // The smallest volume has room for this much of it, if all files were there.
+    // The pages of the smallest volume that may be used, if all files were on that volume.
     let pages = (room - log_pages) * draw.from(100, 900) / 1000;
     let most_pages = pages.saturating_sub(40 * files + 20);
     let most_rows = most_pages * ROWS_PER_LEAF;
@@ -226,7 +226,7 @@ fn run(draw: &mut Draw, scale: u64, volumes: &[&str], room: u64, connections: u6
         _ => {}
     }
     if draw.coin() {
-        // Little more than the table needs.
+        // A little more than the table needs.
         let table = pages * 10 / 6 + 48 * files;
         run["data_bytes"] = json!(table * 8192 * scale * draw.from(900, 1400) / 1000);
     }

@@ -1,11 +1,11 @@
-//! The controller's work: passes a request to the cache or the drives, and writes dirty blocks to the drives.
+//! The controller's work. The cache or the drives accept a request, and dirty blocks are written to the drives.
 
 use super::{For, Kind, Ns, Request, Volume};
 use crate::volume::cache::{Cache, Run};
 use crate::volume::config::CacheChoice;
 use crate::volume::link::Link;
 
-/// The cache, and the runs on their way from it to the drives.
+/// The cache, and the number of its writes to the drives that are in progress.
 #[derive(Clone, Debug)]
 pub(super) struct Destage {
     pub(super) cache: Cache,
@@ -14,7 +14,7 @@ pub(super) struct Destage {
     most_in_progress: u32,
 }
 
-/// The model of a cache has these constants; a spec can't set them.
+/// Constants of the cache. A spec can't set them.
 pub mod cache_constants {
     crate::figures::constants! { "a cache", default: false {
         block_bytes: u64 = 8192, Assumed, "The cache keeps whole blocks, of the size of a database page";
@@ -24,7 +24,7 @@ pub mod cache_constants {
 use cache_constants::{block_bytes, run_bytes};
 
 impl Volume {
-    /// The same behind a controller's cache, in a world `scale` times smaller.
+    /// Returns the volume behind a controller's cache, in a world `scale` times smaller.
     #[must_use]
     pub fn with_cache(mut self, choice: &CacheChoice, scale: u32) -> Self {
         let bytes = (choice.bytes / u64::from(scale)).max(block_bytes());
@@ -45,7 +45,7 @@ impl Volume {
         self
     }
 
-    /// A request reaches the controller; returns when the reply leaves it, if that is known.
+    /// Handles a request that reaches the controller. Returns when the reply leaves it, if that is known now.
     pub(super) fn arrive(&mut self, now: Ns, number: u32) -> Option<Ns> {
         let request = self.operations[number as usize].request;
         let Request { kind, offset, bytes } = request;
@@ -73,7 +73,7 @@ impl Volume {
         None
     }
 
-    /// Starts writing dirty blocks, as many as allowed.
+    /// Starts writes of dirty blocks, as many as are allowed.
     fn destage(&mut self, now: Ns) {
         while let Some(run) = self.next_run() {
             let request = Request {
@@ -102,7 +102,7 @@ impl Volume {
         Some(run)
     }
 
-    /// A run has reached the drives.
+    /// Handles the end of a write from the cache to the drives.
     pub(super) fn destaged(&mut self, now: Ns, number: u32, done: &mut Vec<u32>) {
         let request = self.end(number).request;
         let mut served = std::mem::take(&mut self.served);

@@ -1,4 +1,4 @@
-//! A volume's requests to its drives: to which of them, and in how many parts.
+//! A volume's requests to its drives: the drives of each request, and its parts.
 
 use std::ops::Range;
 
@@ -7,7 +7,7 @@ use crate::flash::Offline;
 use crate::volume::stripe::Piece;
 
 impl Volume {
-    /// A request to flash drives: when it will be done.
+    /// Sends a request to flash drives. Returns when it will be done.
     pub(super) fn at_once(&mut self, now: Ns, request: Request) -> Result<Ns, Failure> {
         let mut done_ns = now;
         for piece in self.map.pieces(request.offset, request.bytes) {
@@ -18,7 +18,7 @@ impl Volume {
         Ok(done_ns)
     }
 
-    /// Asks a drive that knows when it will be done.
+    /// Sends a part to a drive that computes at once when the part will be done. Returns that time.
     fn ask_member(&mut self, now: Ns, kind: Kind, part: Part) -> Result<Ns, Offline> {
         let member = &mut self.members[part.drive as usize];
         let request = Request {
@@ -36,7 +36,7 @@ impl Volume {
         Ok(done_ns)
     }
 
-    /// All drives with a piece, if it is written; one of the working drives, if it is read.
+    /// Returns the drives for a piece: all drives that hold it for a write, and one that has not failed for a read.
     fn drives_for(&mut self, now: Ns, kind: Kind, piece: Piece) -> Range<u32> {
         if kind.writes() {
             return self.map.members(piece.group);
@@ -45,7 +45,7 @@ impl Volume {
         copy.map_or(0..0, |drive| drive..drive + 1)
     }
 
-    /// The less busy of the drives with the same data; of equally busy disks, the one whose arm is nearer.
+    /// Returns the less busy drive with the same data. Of equally busy disks, it is the one with the nearer arm.
     fn copy_to_read(&mut self, now: Ns, group: u32, offset: u64) -> Option<u32> {
         self.turn ^= 1;
         let turn = self.turn;
@@ -63,7 +63,7 @@ impl Volume {
         there.min_by_key(|&drive| load(drive))
     }
 
-    /// The first failed drive: the only one in a RAID-5 that still answers.
+    /// Returns the first failed drive. In a RAID-5 that still works, no other drive has failed.
     pub(super) fn first_lost(&self) -> Option<u32> {
         let mut drives = (0..).zip(&self.members);
         drives.find(|(_, member)| member.lost).map(|(drive, _)| drive)
@@ -122,7 +122,7 @@ impl Volume {
         }
     }
 
-    /// A drive fails, and the volume with it if nothing else holds its data.
+    /// Handles the failure of a drive. The volume fails too if no other drive holds the data.
     pub(super) fn lose(&mut self, drive: u32) {
         self.members[drive as usize].lost = true;
         let lost = self.lost();

@@ -1,4 +1,4 @@
-//! Volumes against hand calculations, and under any requests.
+//! Volumes against hand calculations, and with any requests.
 
 use super::{Answer, Counters, Volume};
 use crate::kernel::{Ns, SEC};
@@ -37,7 +37,7 @@ fn request(kind: Kind, offset: u64, bytes: u64) -> Request {
     Request { kind, offset, bytes }
 }
 
-/// Submits a request, lets time pass until it is done, and returns that time.
+/// Submits a request and processes events until it is done. Returns that time.
 fn finish(volume: &mut Volume, now: Ns, request: Request) -> Ns {
     match volume.submit(now, request, 77).expect("it answers") {
         Answer::Done(done_ns) => done_ns,
@@ -55,7 +55,7 @@ fn finish(volume: &mut Volume, now: Ns, request: Request) -> Ns {
     }
 }
 
-/// Runs all remaining events.
+/// Processes all events that are left.
 fn drain(volume: &mut Volume) -> Vec<u32> {
     let mut done = Vec::new();
     while volume.next_event() < Ns::MAX {
@@ -86,7 +86,7 @@ fn a_mirror_has_written_when_its_slower_half_has() {
 #[test]
 fn a_mirror_of_flash_waits_for_its_slower_half_too_whichever_that_is() {
     let write = request(Kind::Write, 0, 8192);
-    // A drive that has received more than its buffer holds.
+    // A drive that has received more data than its buffer holds.
     let busy = || {
         let mut alone = volume(Level::Raid0, vec![flash(1)]);
         for block in 0..2000 {
@@ -106,7 +106,7 @@ fn a_mirror_of_flash_waits_for_its_slower_half_too_whichever_that_is() {
     assert_eq!(stripes, Ok(Answer::Done(slow)), "and so do stripes");
 }
 
-/// Of two exponential delays the longer is 3 / 2 times as long in the mean; stripes wait for one of them.
+/// The longer of two exponential delays is on average 3 / 2 times as long as one. Stripes wait for one delay.
 #[test]
 fn a_piece_of_log_on_a_mirror_waits_for_the_longer_of_two_delays_and_nothing_else_is_delayed() {
     let mean_ns = |level: Level, drives: u64, kind: Kind, delay_ns: u64| {
@@ -157,7 +157,7 @@ fn reads_go_to_the_less_busy_half() {
     assert_eq!(read, [5, 5]);
 }
 
-/// Requests to drives for each request of 8 KB at random places.
+/// Returns the requests to drives per request of 8 KB at a random place.
 fn parts_for_each(level: Level, drives: u64, kind: Kind) -> f64 {
     let mut volume = volume(level, (0..drives).map(disk).collect());
     let mut rng = Rng::stream(1, "places");
@@ -178,7 +178,7 @@ fn parts_for_each(level: Level, drives: u64, kind: Kind) -> f64 {
     f64::from(u32::try_from(drive_requests).expect("few")) / 100.0
 }
 
-/// Later than anything.
+/// Returns a time after all earlier requests.
 fn volume_time(volume: &Volume) -> Ns {
     volume.counters().requests * SEC
 }
@@ -214,7 +214,7 @@ fn a_raid_5_write_takes_a_read_and_then_a_whole_turn_at_least() {
     );
 }
 
-/// 63 sectors: every request of 8 KB lies across two pages of flash, and one of eight across two stripes of 64 KB.
+/// An offset of 63 sectors. Each request of 8 KB is on two flash pages, and one of eight is on two stripes of 64 KB.
 #[test]
 fn a_misaligned_partition_costs_what_can_be_counted() {
     let devices = || (0..4).map(disk).collect::<Vec<_>>();
@@ -262,7 +262,7 @@ fn a_link_carries_what_it_can_and_no_more() {
         volume.advance(last_ns, &mut done).expect("it answers");
     }
     assert_eq!(done.len(), 1000);
-    // Two latencies, the first read's time on the flash, and then nothing but the link.
+    // The time is two latencies, the first read's time on the flash, and otherwise only the link's.
     let carried_ns = 1000 * (65_536 * SEC).div_ceil(104_000_000);
     let beside_ns = last_ns - carried_ns;
     assert!(
@@ -271,17 +271,17 @@ fn a_link_carries_what_it_can_and_no_more() {
     );
 }
 
-/// Requests at random times for one server with a constant service time: the mean wait is r D / 2 (1 - r).
+/// Requests come at random times to one server with a constant service time D. Their mean wait is r D / 2 (1 - r).
 #[test]
 fn requests_at_random_times_wait_for_the_link_as_theory_has_it() {
-    const COUNT: u32 = 250_000; // chance moves the mean by 0.7 %
+    const COUNT: u32 = 250_000; // by chance the mean differs by 0.7 %
     const TAKES_NS: Ns = 65_536;
     const LOAD: f64 = 0.5;
     let link = LinkChoice {
         bytes_per_s: 125_000_000,
         latency_ns: 0,
     };
-    // One block of the cache again and again: it always has room, and the mirror behind the link is quicker than the link.
+    // All writes go to one block of the cache, which always has room. The mirror is faster than the link.
     let room = cache(1 << 50);
     let mut volume = volume(Level::Raid0, vec![flash(1)])
         .with_cache(&room, 1)
@@ -401,7 +401,7 @@ fn a_lost_drive_degrades_what_has_another_copy_and_ends_what_has_not() {
             "{level}: nothing more is asked of it"
         );
         assert_eq!(array.lost(), 1);
-        // The other half, or any second drive of a RAID-5.
+        // The other half of the mirror, or any second drive of a RAID-5.
         array.lose_at(0, 0);
         let failure = array
             .submit(SEC, request(Kind::Read, 0, 8192), 0)

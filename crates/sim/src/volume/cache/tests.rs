@@ -1,4 +1,4 @@
-//! What a write-back cache must never do: lose a write, or let an older one win.
+//! What a write-back cache must never do: lose a write, or replace newer data by older data.
 
 use proptest::prelude::*;
 
@@ -29,7 +29,7 @@ enum Step {
         sectors: u64,
     },
     Start,
-    /// Ends one of those on their way.
+    /// Ends one of the writes in progress.
     Finish(usize),
 }
 
@@ -42,13 +42,13 @@ fn steps() -> impl Strategy<Value = (bool, u64, Vec<Step>)> {
     (any::<bool>(), 1_u64..12, prop::collection::vec(step, 0..200))
 }
 
-/// The cache beside the plain truth: the version of each sector, as written and as on the drives.
+/// The cache, and beside it the version of each sector as it was written and as it is on the drives.
 struct Truth {
     cache: Cache,
     written: Vec<u32>,
     on_drives: Vec<u32>,
     on_their_way: Vec<(Run, Vec<u32>)>,
-    /// For each write that went through: the number of blocks it waits for, its version and its sectors.
+    /// For each write that went through: the number of blocks that it waits for, its version and its sectors.
     waiting: Vec<(u32, u32, std::ops::Range<usize>)>,
     version: u32,
 }

@@ -1,4 +1,4 @@
-//! Where bytes lie: every one in its own place, at every RAID level.
+//! The positions of bytes. Each byte has its own place at every RAID level.
 
 use proptest::prelude::*;
 
@@ -6,8 +6,8 @@ use super::{Level, StripeMap};
 use crate::volume::repeat::holds;
 
 impl StripeMap {
-    /// The byte of the volume at a byte of a group; `None` where there is parity or no data: the inverse of
-    /// [`StripeMap::piece`].
+    /// The inverse of [`StripeMap::piece`]: returns the volume's byte at a byte of a group, or `None` if parity or no
+    /// data are there.
     fn byte_at(&self, group: u32, drive_offset: u64) -> Option<u64> {
         if drive_offset >= self.drive_bytes || group >= self.drives / self.copies {
             return None;
@@ -31,7 +31,7 @@ impl StripeMap {
 
 const LEVELS: [Level; 5] = [Level::Raid0, Level::Raid1, Level::Raid5, Level::Raid10, Level::Raid100];
 
-/// A level with as many drives and arrays as it can have.
+/// Makes maps of each level, with possible numbers of drives and arrays.
 fn maps() -> impl Strategy<Value = StripeMap> {
     let level = prop::sample::select(LEVELS.as_slice());
     (level, 1_u32..6, 2_u32..5, 1_u64..5, 1_u64..40).prop_map(|(level, count, arrays, stripe_sectors, stripes)| {
@@ -43,7 +43,7 @@ fn maps() -> impl Strategy<Value = StripeMap> {
             Level::Raid100 => 2 * count * arrays,
         };
         let stripe_bytes = stripe_sectors * 512;
-        // A little more than whole stripes: that is left over.
+        // The drive is a little larger than whole stripes. The rest is not used.
         StripeMap::new(
             level,
             drives,

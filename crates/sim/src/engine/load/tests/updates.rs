@@ -1,4 +1,4 @@
-//! A load of the tests' own, in one file: updates of rows with random keys, in a table that was filled before.
+//! A load that only the tests define: updates of rows with random keys, in a table that was filled before.
 
 use super::super::{Amounts, Key, Load};
 use crate::engine::Engine;

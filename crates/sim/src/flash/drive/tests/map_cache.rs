@@ -6,7 +6,7 @@ use crate::flash::{Op, Parameters};
 
 #[test]
 fn a_drive_that_caches_a_part_of_its_map_reads_the_missing_part_first_and_programs_what_was_changed() {
-    // 70 pages of the map cover 100 pages each; 10 are cached.
+    // The map has 70 pages that cover 100 pages each. 10 of them are cached.
     let part = MapPart {
         map_pages: 70,
         covers: 100,

@@ -1,10 +1,10 @@
-//! Which goes first on a die, the host's reads or programs, and what writes need beyond their data.
+//! The order of the host's reads and programs on a die, and what writes program in addition to their data.
 
 use super::super::Op;
 use super::{US, drive, filled, parameters, read, write};
 use crate::flash::parameters::Parameters;
 
-/// The wait of a read that arrives just after `pages` pages were written, one by one, to a buffer of 64.
+/// Returns the wait of a read that arrives just after `pages` single pages were written to a buffer of 64.
 fn read_behind(pages: u32, programs_before_read: u32) -> u64 {
     let mut drive = filled(
         Parameters {
@@ -16,7 +16,7 @@ fn read_behind(pages: u32, programs_before_read: u32) -> u64 {
     for page in 0..pages {
         drive.submit(0, write(page)).expect("it is on-line");
     }
-    // 16 dies do their programs in turn, begun at 64 us at the latest. Page 5000 lies on one of the dies.
+    // 16 dies program in turn. The last program began at 64 us at the latest. Page 5000 is on one of these dies.
     let done = drive.submit(100 * US, read(5000)).expect("it is on-line");
     done - 100 * US
 }

@@ -1,8 +1,8 @@
-//! A drive that is saved and loaded again, and random work of all kinds on it.
+//! A drive that is saved and loaded, and random work of all kinds on it.
 
 use super::*;
 
-/// Random work of every kind; returns the completions.
+/// Does random work of every kind. Returns the times of completion.
 fn work(drive: &mut Drive, seed: u64) -> Vec<u64> {
     let mut rng = Rng::stream(seed, "work");
     let mut now = 0;

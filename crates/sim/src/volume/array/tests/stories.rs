@@ -1,4 +1,4 @@
-//! Any request to any volume is done once, and always at the same time.
+//! Any request to any volume is done once, and a repetition gives the same times.
 
 use proptest::prelude::*;
 
@@ -10,7 +10,7 @@ use crate::volume::repeat::{disk, flash, holds};
 use crate::volume::stripe::Level;
 use crate::volume::{Answer, Kind};
 
-/// One request in a story of many.
+/// One of many requests in a test.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     after_ns: Ns,
@@ -95,7 +95,7 @@ fn build(shape: Shape) -> Volume {
     built
 }
 
-/// All completions of a story in order, or the error.
+/// Returns all completions in order, or an error.
 fn tell(shape: Shape, asked: &[Asked]) -> Result<Vec<(Ns, u32)>, String> {
     let mut volume = build(shape);
     let mut now = 0;
@@ -164,7 +164,7 @@ fn whatever_is_asked_of_any_volume_is_done_once_and_always_at_the_same_time() {
     });
 }
 
-/// The same in a debug and a release build, on every machine: a story with everything in it, and its expected end.
+/// A test with requests of all kinds. Its expected end is the same in a debug and a release build, on every machine.
 #[test]
 fn a_story_told_long_ago_ends_as_it_did_then() {
     let mut rng = Rng::stream(1, "story");
