@@ -339,7 +339,7 @@ def paired(requests: Records, ends: Records) -> tuple[Records, Records]:
 
 HEADER = b"fio version 3 iolog\n"
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.#-]+")
-_SINGLE = ("table", "index", "toast")
+SINGLE = ("table", "index", "toast")
 """Kinds of objects whose files are consecutive parts of one file. Other files are separate, and get numbers."""
 
 

@@ -369,15 +369,13 @@ LOG, TEMPORARY = "log", "temporary"
 UNKNOWN_FILES = "unknown files"
 """The object for files that were deleted before their names were known."""
 ALL_TABLES = "all tables"
-"""All tables and indexes together, if the server does not count them separately."""
+"""The object for all tables and indexes together, if the server does not count them separately."""
 TOAST = " toast"
 """The ID of an object with a table's long values: the table's ID with this suffix. Both are in the same place."""
-"""The object for all tables and indexes together, if the server does not count them separately."""
 
 
 _PLAIN = re.compile(r'[^"=+@.\s#-][^".\s#]*')
 """Matches names that need no quotes. Names that a spreadsheet would read as a formula need quotes, too."""
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 class ServerGone(StoragelabError):

@@ -443,7 +443,6 @@ def _units(question: Question) -> list[Unit]:
 _WAYS = ("reads", "writes", "bytes")
 _TAKEN = (LOG, TEMPORARY, TABLES, INDEXES)
 """Words that can't be the name of a single table, because each of them means more than one table."""
-_NAMED: tuple[Kind, ...] = ("table", "index", "toast")
 
 
 def _shares(question: Question) -> dict[str, dict[str, float]]:
