@@ -88,8 +88,8 @@ def crowd_sentence(crowd: WaitingTask) -> str:
     of_file = "" if crowd.data_file is None or crowd.resource.page is None else f" (data file {crowd.data_file})"
     held = f", held by a session in {crowd.held_by}" if crowd.held_by.count(":") == 1 else ""
     return (
-        f"The longest queue for one object in a sample: {numbers.count(crowd.sessions)} sessions wait for "
-        f"{crowd.wait_type}{on_text(crowd.resource.text)}{of_file}{held}, {numbers.seconds(crowd.at_s)} after the start."
+        f"The longest queue for one object in a sample: {crowd.sessions} sessions wait for {crowd.wait_type}"
+        f"{on_text(crowd.resource.text)}{of_file}{held}, {numbers.seconds(crowd.at_s)} after the start."
     )
 
 

@@ -19,8 +19,8 @@
   const ONE_CELL = "A and B are of one cell, and this page has its means only. What each run waited for and counted is in the raw data.";
   const PLOT_CHOICES = ["axis", "colour", "panels"];
   const SCALES = [["linear", "linear"], ["log", "logarithmic"], ["own", "own axis for each panel"]];
-  const first = data.cells.length > 1 ? [0, 1] : [0, 0];
-  const state = { sort: "", levels: new Map(), tied: false, find: "", pins: data.pinned.length === 2 ? data.pinned : first, runs: [null, null], quantity: "", scale: "linear" };
+  const first = data.pinned.length === 2 ? data.pinned : data.cells.length > 1 ? [0, 1] : [0, 0];
+  const state = { sort: "", levels: new Map(), tied: false, find: "", pins: [...first], runs: [null, null], quantity: "", scale: "linear" };
   const views = {};
   const latest = {};
 
@@ -469,6 +469,7 @@
     if (series.any()) views.series = await drawn("pair-series", data.plots.series, series.rows());
     await changed(false);
     asked(); // again, as the charts above have grown
+    window.storagelab.settle();
     document.documentElement.dataset.explore = "drawn";
   }
 
@@ -476,6 +477,12 @@
   series.leadTo(showRun);
   const asked = () => { if (location.hash.startsWith("#run-")) window.storagelab.reveal(place("explore-series")); };
   const folded = [place("explore-chart"), place("explore-two")];
+  // What an address has chosen is open; it always names two cells, often only those of the beginning.
+  function openChosen() {
+    if ([...PLOT_CHOICES, "scale"].some((name) => chosen.has(name))) folded[0].open = true;
+    const isOther = (name, pin) => chosen.has(`run${name}`) || (chosen.has(name) && state.pins[pin] !== first[pin]);
+    if (chosen.has("over") || PINS.some(isOther)) folded[1].open = true;
+  }
   readAddress();
   headings();
   filters();
@@ -483,11 +490,10 @@
   place("explore-filters").hidden = false;
   place("explore-rest").hidden = false;
   changed(false);
-  window.addEventListener("hashchange", () => { if (readAddress()) { filters(); pins(); changed(false); asked(); } });
+  window.addEventListener("hashchange", () => { if (readAddress()) { filters(); pins(); changed(false); asked(); openChosen(); } });
   window.addEventListener("resize", () => { clearTimeout(latest.resized); latest.resized = setTimeout(() => changed(false), 200); });
   asked();
-  if (PLOT_CHOICES.some((name) => chosen.has(name)) || chosen.has("scale")) folded[0].open = true;
-  if (chosen.has("over")) folded[1].open = true;
+  openChosen();
   // Charts are drawn when their part opens for the first time.
   let drawing;
   folded.forEach((part) => part.addEventListener("toggle", () => {
@@ -495,5 +501,6 @@
       place("explore-series-caption").textContent = `The charts of this part could not be drawn: ${error.message}`;
     });
   }));
+  window.storagelab.settle();
   document.documentElement.dataset.explore = "ready";
 })();

@@ -248,6 +248,7 @@
   api.later.then(() => {
     if (chooser) choose();
     if (location.hash) openTarget();
+    api.settle();
     document.documentElement.dataset.later = "ready";
   });
 
@@ -255,19 +256,39 @@
   all.hidden = false;
   all.addEventListener("click", () => {
     const open = all.getAttribute("aria-pressed") !== "true";
-    parts.forEach((part) => { part.open = open; });
+    document.querySelectorAll("details.part").forEach((part) => { part.open = open; });
     all.setAttribute("aria-pressed", open);
     all.textContent = open ? "Fold the evidence" : "Open everything";
   });
 
-  // The page of a running campaign loads itself again, with the same parts open, until its reader stops it.
+  // The page of a running campaign loads itself again, until its reader stops it. What was open is open again, and what
+  // was at the top of the window is there again, also once charts above it have been drawn, unless its reader has moved.
   const soFar = byId("so-far");
-  if (soFar && Array.isArray(history.state?.open)) parts.forEach((part, at) => { part.open = history.state.open.includes(at); });
+  const keyOf = (part) => `${part.closest("section").id} ${[...part.closest("section").querySelectorAll("details")].indexOf(part)}`;
+  let left = history.state?.open && history.state;
+  api.settle = () => {
+    if (!left) return;
+    parts.filter((part) => left.open.includes(keyOf(part))).forEach(fill);
+    if (left.cell && byId("cell-list")) put(api.cells.find(([anchor]) => anchor === left.cell) || api.cells[0]);
+    document.querySelectorAll("main details").forEach((part) => { part.open = left.open.includes(keyOf(part)); });
+    document.querySelectorAll(".tall .scroll").forEach((table) => table.scrollTo({ top: left.down, behavior: "instant" }));
+    const seen = byId(left.at);
+    if (seen) window.scrollBy({ top: seen.getBoundingClientRect().top - left.top, behavior: "instant" });
+  };
+  for (const by of ["wheel", "touchmove", "keydown", "pointerdown"]) window.addEventListener(by, () => { left = null; }, { passive: true });
+  if (left) {
+    history.scrollRestoration = "manual";
+    history.replaceState(null, "");
+  }
+  function leave() {
+    const top = (one) => one.getBoundingClientRect().top;
+    const seen = [...document.querySelectorAll("main, main [id]:not(svg *)")].filter((one) => one.checkVisibility() && top(one) <= window.innerHeight / 4).pop();
+    history.replaceState({ open: [...document.querySelectorAll("main details[open]")].map(keyOf), cell: list.value,
+      down: document.querySelector(".tall .scroll")?.scrollTop, at: seen.id, top: top(seen) }, "");
+    location.reload();
+  }
   if (soFar && Number(soFar.dataset.reloadS)) {
-    const next = setTimeout(() => {
-      history.replaceState({ open: parts.flatMap((part, at) => (part.open ? [at] : [])) }, "");
-      location.reload();
-    }, 1000 * Number(soFar.dataset.reloadS));
+    const next = setTimeout(leave, 1000 * Number(soFar.dataset.reloadS));
     const stop = byId("stop-reloading");
     stop.hidden = false;
     stop.addEventListener("click", () => { clearTimeout(next); stop.remove(); });
