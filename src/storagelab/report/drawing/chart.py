@@ -117,7 +117,7 @@ class Drawn:
 
     def specs(self) -> dict[str, Spec]:
         """The chart in both widths as Vega-Lite: "wide" and "narrow"."""
-        subtitle = [keep_together(self.finding), f"{self.findings.experiment} · {self.where}", self._star]
+        subtitle = [keep_together(self.finding), f"{self.findings.experiment} · {self.where}", self.star]
         sheets = {"wide": WIDE, "narrow": NARROW}
         return {
             name: self.chart.draw(self.data, Sheet(form, self.title, subtitle, self.where))
@@ -132,14 +132,31 @@ class Drawn:
         return replace(self, data=replace(self.data, rows=[row | {"drawn": True} for row in self.data.rows]))
 
     @property
-    def caption(self) -> str:
-        """What the chart shows, what its marks mean, and what is recommended."""
-        marks = self.chart.marks(self.data, self.findings)
-        hollow = HOLLOW if any(row.get("hollow") for row in self.data.rows) else ""
-        return " ".join(filter(None, (self.finding, marks, hollow, self._star and f"{self._star}.")))
+    def with_ids(self) -> Drawn:
+        """This chart with marks that are labelled with the ids of cells instead of their names."""
+        names = {cell.cell_id: cell.name for cell in self.findings.cells}
+
+        def short(row: Row) -> Row:
+            cell_id = str(row.get("cell_id"))
+            return row | {"tip": str(row["tip"]).replace(names[cell_id], cell_id)} if cell_id in names else row
+
+        rows, points = map(short, self.data.rows), map(short, self.data.points)
+        return replace(self, data=replace(self.data, rows=list(rows), points=list(points)))
 
     @property
-    def _star(self) -> str:
+    def said(self) -> str:
+        """What the chart shows, and what its marks mean."""
+        marks = self.chart.marks(self.data, self.findings)
+        hollow = HOLLOW if any(row.get("hollow") for row in self.data.rows) else ""
+        return " ".join(filter(None, (self.finding, marks, hollow)))
+
+    @property
+    def caption(self) -> str:
+        """What the chart shows, what its marks mean, and what is recommended."""
+        return f"{self.said} {self.star}." if self.star else self.said
+
+    @property
+    def star(self) -> str:
         """What the star means, if there is one: "default" unless the layout is surely the fastest, as in the ladder."""
         of: dict[str, list[CellSummary]] = {}
         for cell_id in in_order(str(row["cell_id"]) for row in self.data.rows if row["pick"]):
@@ -172,9 +189,8 @@ def scaled(estimate: Estimate, times: float = 1.0, zero: float = 0.0) -> Row:
 
 def compared_axis(findings: Findings) -> str:
     """The figure by which cells are compared, with its unit."""
-    if compared.by_rate(findings):
-        return compared.rate_unit(findings)
-    return f"{compared.quantity(findings)}, {'ms' if compared.by_latency(findings) else 's'}"
+    unit = compared.unit(findings)
+    return unit if compared.by_rate(findings) else f"{compared.quantity(findings)}, {unit}"
 
 
 def figure_of_cells(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import statistics
-import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -24,6 +23,7 @@ from storagelab.report.drawing.vega import (
     finished,
     in_lines,
     quoted,
+    wrapped,
 )
 from storagelab.words.numbers import round_figure, round_figures
 
@@ -153,7 +153,7 @@ def means_with_intervals(data: Figure, sheet: Sheet, title: str, axis: Axis, *, 
         return only(rows, colour | mark, encoding | {value: figure(field, f"{title} ({sheet.where})", **values)})
 
     line = {"type": "line", "strokeWidth": 1.5, "opacity": 0.7, "aria": False}
-    run = DOT | {"size": 20, "opacity": 0.5, "shape": "M-1,-1h2v2h-2Z"}  # of few letters, as there may be many
+    run = DOT | {"size": 16, "opacity": 0.5, "shape": "square"}  # of few letters, as there may be many
     mean = {value: figure("mean", f"{title} ({sheet.where})", **values)}
     layers = [
         *([dashed(value, at)] if at is not None else []),
@@ -209,7 +209,7 @@ class Rows(NamedTuple):
 
 def named_rows(field: str, labels: Mapping[str, str], letters: int) -> Rows:
     """Rows whose labels are broken into lines of at most `letters` letters, in bold if they have a star."""
-    lines = {name: textwrap.wrap(label, letters) or [label] for name, label in labels.items()}
+    lines = {name: wrapped(label, letters) for name, label in labels.items()}
     starred = [name for name, label in labels.items() if label.startswith(STAR)]
     counts = [*map(len, lines.values())]
     near = max([counts[0], *map(sum, itertools.pairwise(counts))]) / 2
@@ -285,6 +285,6 @@ def legend_layout(labels: Mapping[str, str], form: Form, axis_px: int = 70) -> S
     return {
         "columns": columns,
         "labelLimit": 0,
-        "labelExpr": in_lines({name: textwrap.wrap(text, letters) or [text] for name, text in labels.items()}),
+        "labelExpr": in_lines({name: wrapped(text, letters) for name, text in labels.items()}),
         "columnPadding": 14 + int((WIDER - 1) * LETTER_PX * min(longest, letters)),
     }

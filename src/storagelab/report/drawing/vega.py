@@ -20,6 +20,7 @@ import hashlib
 import importlib.util
 import json
 import os
+import re
 import resource
 import sys
 import textwrap
@@ -172,7 +173,7 @@ def finished(
         axis_px += (lines - 1) * (FONT_PX + 2)
         width = form.panel_width_px(count, axis_px * (form.columns(count) if apart == "y" else 1))
         letter_px = WIDER * BOLD * LETTER_PX
-        titles = in_lines({name: textwrap.wrap(text, int(width / letter_px)) for name, text in panels.items()})
+        titles = in_lines({name: wrapped(text, int(width / letter_px)) for name, text in panels.items()})
         header = {"field": "panel", "type": "nominal", "sort": list(panels), "header": {"labelExpr": titles}}
         inner = drawn | {"width": width, "height": height_px}
         # With places that have no panel, axes that panels share would stand there.
@@ -215,11 +216,16 @@ def _with_rows(spec: Spec, rows: Sequence[Mapping[str, object]]) -> Spec:
     return spec | {"data": {"values": [{name: row[name] for name in drawn if name in row} for row in rows]}}
 
 
-def in_lines(wrapped: Mapping[str, Sequence[str]]) -> str:
+def wrapped(text: str, letters: int) -> list[str]:
+    """`text` in lines of at most `letters` letters, and one more for a comma or bracket that would begin a line."""
+    return re.sub(r"\n([,;:.)]+) ?", r"\1\n", "\n".join(textwrap.wrap(text, letters))).rstrip("\n").split("\n")
+
+
+def in_lines(lines_of: Mapping[str, Sequence[str]]) -> str:
     """A Vega expression that maps each label to its lines; texts are quoted as data."""
     cases = "".join(
         f"datum.value === {quoted(text)} ? [{', '.join(map(quoted, lines))}] : "
-        for text, lines in wrapped.items()
+        for text, lines in lines_of.items()
         if [text] != list(lines)
     )
     return f"{cases}datum.value"

@@ -17,9 +17,9 @@ from __future__ import annotations
 import gzip
 import json
 import re
-import textwrap
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from importlib import resources
 from typing import Any, NamedTuple, get_args
 
@@ -33,7 +33,7 @@ from storagelab.report.document import Kind
 from storagelab.report.drawing import palette
 from storagelab.report.drawing.arrange import arrange
 from storagelab.report.drawing.layers import TIP
-from storagelab.report.drawing.vega import WIDE, Spec, config, figure, in_lines, letters
+from storagelab.report.drawing.vega import WIDE, Spec, config, figure, in_lines, letters, wrapped
 from storagelab.report.export.as_json import plain
 from storagelab.report.sections.waits import mean_counters
 from storagelab.report.words import compared
@@ -98,11 +98,10 @@ def _cell(findings: Findings, cell: CellSummary, orders: Mapping[str, Mapping[st
     }
     if figure is None:
         return facts
+    shown = partial(short, digits=6, divisor=1 / compared.times(findings))
     return facts | {
-        "mean": short(figure.mean.value, 6), "low": short(figure.mean.low, 6), "high": short(figure.mean.high, 6),
-        "runs": [
-            [point.repetition, short(point.value, 6), int(point.repetition in left_out)] for point in figure.points
-        ],
+        "mean": shown(figure.mean.value), "low": shown(figure.mean.low), "high": shown(figure.mean.high),
+        "runs": [[point.repetition, shown(point.value), int(point.repetition in left_out)] for point in figure.points],
     }  # fmt: skip
 
 
@@ -280,7 +279,8 @@ def plots(findings: Findings) -> dict[str, Spec]:
     level = _level(findings)
     given: dict[str, Any] = {
         "lines": palette.LINES, "shapes": palette.SHAPES, "pins": palette.LINES[:2], "ink": palette.INK,
-        "ground": palette.GROUND, "neutral": palette.NEUTRAL, "tip": TIP["description"], "where": where,
+        "ground": palette.GROUND, "neutral": palette.NEUTRAL, "tip": TIP["description"],
+        "titles": {"name": "titles", "value": titles | {"verdict": "verdict"}},
         "axis": _choice("axis", "Axis", titles, axis),
         "colour": _choice("colour", "Colour", {"verdict": "verdict"} | titles, colour),
         "panels": _choice("panels", "Panels", {"none": "none"} | titles, "none"),
@@ -297,13 +297,14 @@ def _level(findings: Findings) -> Spec:
     """The axis of levels, with long ones broken into lines; the script rotates them if they don't fit side by side."""
     levels = [value_text(level.value) for factor in findings.factors for level in factor.levels]
     long = [text for text in levels if len(text) > LETTERS_OF_A_LABEL]
-    lines = {text: textwrap.wrap(text, LETTERS_OF_A_LABEL) or [text] for text in long}
+    lines = {text: wrapped(text, LETTERS_OF_A_LABEL) for text in long}
     axis = {
         "labelExpr": in_lines(lines), "labelLimit": 0, "labelOverlap": False,
         "labelAngle": {"expr": "upright ? -90 : 0"}, "labelAlign": {"expr": "upright ? 'right' : 'center'"},
         "labelBaseline": {"expr": "upright ? 'middle' : 'top'"},
     }  # fmt: skip
-    return {"field": "x", "type": "ordinal", "sort": {"field": "x_place", "op": "min"}, "title": None, "axis": axis}
+    return {"field": "x", "type": "ordinal", "sort": {"field": "x_place", "op": "min"}, "title": "of the axis",
+            "axis": axis}  # fmt: skip
 
 
 def _choice(name: str, label: str, options: Mapping[str, str], value: str) -> Spec:

@@ -446,7 +446,10 @@
 
   async function draw() {
     await window.storagelab.runScript("runtime");
-    const given = { mode: "vega-lite", actions: false, ast: true, renderer: "svg", tooltip: false };
+    // The titles of axis and legend follow the reader's choice; Vega-Lite has no words for that, Vega has.
+    const titled = { "of the axis": "titles[axis]", "of colours": `titles[colour] + ' (${data.where})'` };
+    const patch = (vega) => JSON.parse(JSON.stringify(vega), (key, value) => (key === "title" && titled[value] ? { signal: titled[value] } : value));
+    const given = { mode: "vega-lite", actions: false, ast: true, renderer: "svg", tooltip: false, patch };
     const narrow = window.innerWidth <= 700;
     views.columns = narrow ? 1 : 3;
     data.plots.all.config.legend.columns = narrow ? 1 : 4;

@@ -150,10 +150,18 @@
     URL.revokeObjectURL(address);
     return canvas.toBlob((png) => offer(png, `${name}.png`), "image/png");
   }
+  // Marks of the page's own drawings are labelled with the ids of cells: they get their names.
+  function inFull(root) {
+    const names = new Map((api.record?.cells || []).map(({ id, name }) => [id, name]));
+    root.querySelectorAll("svg [aria-label]").forEach((mark) => {
+      mark.setAttribute("aria-label", mark.getAttribute("aria-label").replace(/^[^ ,:]+(?=[,:] )|(?<=; )[^ ]+$/g, (id) => names.get(id) || id));
+    });
+  }
   // What comes into the page gets its charts' narrow drawings, their place in the order of tabs, and buttons that save them.
   function adopt(part) {
     part.querySelectorAll(".chart figure").forEach((figure) => {
       narrow(figure);
+      inFull(figure);
       if (figure.tabIndex === 0) return;
       figure.tabIndex = 0;
       figure.addEventListener("keydown", walk);
@@ -220,7 +228,7 @@
   // The page's policy names this script by its hash, so nothing else can be run this way.
   const text = (id) => inflated(document.getElementById(id).textContent).text();
   const api = {
-    make, adopt, lead, narrow: {}, whole: {},
+    make, adopt, inFull, lead, narrow: {}, whole: {},
     later: text("later").then((known) => { Object.assign(api, JSON.parse(known)); adopt(document); }),
     async runScript(id) { document.head.append(make("script", { textContent: await text(id) })); },
   };
