@@ -15,7 +15,7 @@ from storagelab.model.measurement import Run
 from storagelab.report.document import Heading, Table, bare
 from storagelab.report.drawing.arrange import MAX_LINES, MAX_PANELS, Arrangement, arrange, choose, in_order, must_show
 from storagelab.report.drawing.arrange import recommended as recommended_in
-from storagelab.report.drawing.vega import NARROW, WIDE, Sheet, Spec
+from storagelab.report.drawing.vega import FORMS, Sheet, Spec
 from storagelab.report.words import compared
 from storagelab.report.words.ladder import verdict_of
 from storagelab.words.names import cell_entry, group_text
@@ -84,10 +84,7 @@ class Chart:
         if not data.rows:
             return None
         picks = frozenset(recommended_in(findings) if recommended is None else recommended)
-        rows, points = (
-            [row | {"pick": row.get("cell_id") in picks} for row in part] for part in (data.rows, data.points)
-        )
-        return Drawn(self, findings, replace(data, rows=rows, points=points))
+        return Drawn(self, findings, data).with_each(lambda row: {"pick": row.get("cell_id") in picks})
 
 
 @dataclass(frozen=True)
@@ -118,18 +115,20 @@ class Drawn:
     def specs(self) -> dict[str, Spec]:
         """The chart in both widths as Vega-Lite: "wide" and "narrow"."""
         subtitle = [keep_together(self.finding), f"{self.findings.experiment} · {self.where}", self.star]
-        sheets = {"wide": WIDE, "narrow": NARROW}
-        return {
-            name: self.chart.draw(self.data, Sheet(form, self.title, subtitle, self.where))
-            for name, form in sheets.items()
-        }
+        sheets = {name: Sheet(form, self.title, subtitle, self.where) for name, form in FORMS.items()}
+        return {name: self.chart.draw(self.data, sheet) for name, sheet in sheets.items()}
+
+    def with_each(self, more: Callable[[Row], Row]) -> Drawn:
+        """This chart with more columns, from each row and point."""
+        rows, points = ([row | more(row) for row in part] for part in (self.data.rows, self.data.points))
+        return replace(self, data=replace(self.data, rows=rows, points=points))
 
     @property
     def whole(self) -> Drawn | None:
         """This chart with also the rows for which paper has no room, in their order; None if there are no such rows."""
         if all(row.get("drawn", True) for row in self.data.rows):
             return None
-        return replace(self, data=replace(self.data, rows=[row | {"drawn": True} for row in self.data.rows]))
+        return self.with_each(lambda _row: {"drawn": True})
 
     @property
     def with_ids(self) -> Drawn:
@@ -138,10 +137,9 @@ class Drawn:
 
         def short(row: Row) -> Row:
             cell_id = str(row.get("cell_id"))
-            return row | {"tip": str(row["tip"]).replace(names[cell_id], cell_id)} if cell_id in names else row
+            return {"tip": str(row["tip"]).replace(names[cell_id], cell_id)} if cell_id in names else {}
 
-        rows, points = map(short, self.data.rows), map(short, self.data.points)
-        return replace(self, data=replace(self.data, rows=list(rows), points=list(points)))
+        return self.with_each(short)
 
     @property
     def said(self) -> str:

@@ -30,7 +30,7 @@ from storagelab.words.numbers import round_figure, round_figures
 FIELDS = ("mean", "low", "high")
 """The columns of a row that hold a mean and the ends of its interval."""
 TIP: Spec = {"description": {"field": "tip", "type": "nominal"}}
-RULE: Spec = {"type": "rule", "strokeWidth": 2.5, "strokeCap": "round"}
+RULE: Spec = {"type": "rule", "strokeWidth": 2.5}
 DOT: Spec = {"type": "point", "size": 66, "filled": True, "opacity": 1}
 STARRED: Spec = DOT | {
     "size": 260, "stroke": palette.INK, "strokeWidth": 1,

@@ -5,7 +5,7 @@ A page embeds drawings unchanged; none is edited or drawn again for dark mode:
 * Text, axes and grids are drawn in `currentColor`, the colour of the surrounding text: light in dark mode, dark on
   paper, black in files. All other colours are visible on a light and on a dark background (`palette`).
 * A drawing has no ids, as it needs no clipping and no gradients. So two drawings on a page can't interfere.
-* The element around a drawing states its width. `STYLE` shows the widest drawing that fits, at its own size, so text
+* The element around a drawing states its width. `page.css` shows the widest drawing that fits, at its own size, so text
   is never smaller than it was drawn.
 
 An image would need none of this, but it has neither tooltips nor the page's text colour.
@@ -77,23 +77,8 @@ class Form:
 
 WIDE = Form(width_px=900, height_px=320, panel_height_px=170, most_columns=3)
 NARROW = Form(width_px=336, height_px=270, panel_height_px=170, most_columns=1)
-
-STYLE = f"""
-.chart {{ container-type: inline-size; }}
-.chart :is(.wide, .narrow) {{ overflow-x: auto; overscroll-behavior-x: contain; }}
-.chart figure svg {{ display: block; overflow: visible; color: var(--ink); font-size: {FONT_PX}px; }}
-.chart svg text {{ font-family: var(--drawn); font-variant-numeric: tabular-nums; }}
-.chart svg .mark-text {{ pointer-events: none; }}
-.chart .narrow {{ display: none; }}
-@media screen {{ @container (max-width: {WIDE.width_px - 1}px) {{
-  .chart figure:has(.narrow) .wide {{ display: none; }}
-  .chart .narrow {{ display: block; }}
-}} }}
-@media print {{
-  .chart .wide svg {{ width: 100%; height: auto; max-height: 215mm; }}
-}}
-"""
-"""How a page shows drawings (see above)."""
+FORMS = {"wide": WIDE, "narrow": NARROW}
+"""By the names of their elements' classes. `page.css` has the width and the font size of the wide one, too."""
 
 
 def config(form: Form) -> Spec:

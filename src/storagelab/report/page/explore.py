@@ -109,23 +109,16 @@ def _waits(findings: Findings, cells: Sequence[CellSummary]) -> tuple[list[Json]
     """The wait types, and for each cell its seconds per session: in total, resource, and signal. Resource and signal
     are None if the target does not split waits.
     """
-    names: dict[str, Json] = {}
+    is_wait: dict[str, bool] = {}
     of_cells: list[_Figures] = []
     for cell in cells:
         rows = in_classes(cell.waits) if findings.wait_names else cell.waits
-        places = {name: place for place, name in enumerate(names)}
-        of_cell: _Figures = []
-        for row in rows:
-            if row.wait_type not in names:
-                places[row.wait_type] = len(names)
-                colour = palette.CATEGORY[row.category]
-                known = {"name": row.wait_type, "like": row.analogue, "colour": colour, "wait": row.is_wait}
-                names[row.wait_type] = known
-            parts = (row.wait_s, row.resource_s, row.signal_s)
-            per_connection = (None if part is None else short(part / cell.connections) for part in parts)
-            of_cell.append([places[row.wait_type], *per_connection])
-        of_cells.append(of_cell)
-    return list(names.values()), of_cells
+        is_wait |= {row.wait_type: row.is_wait for row in rows}
+        places = {name: place for place, name in enumerate(is_wait)}
+        shown = partial(short, divisor=cell.connections)
+        parts = ((row.wait_type, (row.wait_s, row.resource_s, row.signal_s)) for row in rows)
+        of_cells.append([[places[name], *map(shown, figures)] for name, figures in parts])
+    return [{"name": name, "wait": wait} for name, wait in is_wait.items()], of_cells
 
 
 def _counters(runs_of_cells: Sequence[Sequence[Run]]) -> tuple[list[list[str]], list[_Figures]]:

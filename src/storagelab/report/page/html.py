@@ -31,7 +31,7 @@ from storagelab.model.plan import Experiment, Plan
 from storagelab.report.document import Bar, Document, Fold, Heading, Mark, Picture, Section, Table
 from storagelab.report.drawing.arrange import CHOSEN_CELLS
 from storagelab.report.drawing.chart import Drawn
-from storagelab.report.drawing.vega import STYLE, Spec, letters, runtime, to_svg
+from storagelab.report.drawing.vega import FORMS, Spec, letters, runtime, to_svg
 from storagelab.report.export.as_json import json_pieces
 from storagelab.report.page.explore import MAX_RUNS, Json, packed, plots, record, series
 from storagelab.report.sections.cells import CellsTable, cells_table
@@ -124,7 +124,7 @@ def page(
             "series": series(findings, runs, found.cells) if known else None,
         }
     )
-    style = Markup(STYLE) + asset("page.css")  # noqa: S704 - our own
+    style = asset("page.css")
     packed_runtime = drawer.packed if drawer else ""
     size = sum(map(len, (body, later, style, packed_runtime, *scripts))) + _HEAD
     all_in_detail = plan.in_detail == math.inf
@@ -158,7 +158,7 @@ def page_of(of: Document) -> str:
     return _rendered(
         of=of, sections=of.sections, so_far=None, scripts=[], script_hashes=[],
         body=Markup("\n").join(map(_pieces(scripts=()).section, of.sections)),
-        style=Markup(STYLE) + asset("page.css"),  # noqa: S704 - our own
+        style=asset("page.css"),
     )  # fmt: skip
 
 
@@ -194,7 +194,7 @@ def _sha256(script: str) -> str:
 def _framed(drawn: Mapping[str, Drawn]) -> list[dict[str, Markup]]:
     """The drawings of each chart, in wide and in narrow form."""
     specs = {name: one.specs() for name, one in drawn.items()}
-    return [{name: framed(form, of[form]) for name, of in specs.items()} for form in ("wide", "narrow")]
+    return [{name: framed(form, of[form]) for name, of in specs.items()} for form in FORMS]
 
 
 def framed(form: str, spec: Spec) -> Markup:

@@ -24,7 +24,7 @@
   const views = {};
   const latest = {};
 
-  const { make } = window.storagelab;
+  const { make, labelled, choice } = window.storagelab;
   const figure = (value, digits = 3) => (value === null || value === undefined ? "" : value.toLocaleString("en", { maximumSignificantDigits: digits }));
   const sum = (values) => values.reduce((all, one) => all + one, 0);
   const pairText = () => `A: ${pinned()[0].name}. B: ${pinned()[1].name}`;
@@ -32,15 +32,6 @@
 
   // ---- Choosing: filters, order, pins ---------------------------------------------------------------------------------
 
-  function labelled(text, control) {
-    control.setAttribute("aria-label", text);
-    return make("label", {}, make("span", {}, text), control);
-  }
-  function choice(options, chosen, onchange) {
-    const select = make("select", { onchange: () => onchange(select.value) });
-    select.append(...options.map(([value, text]) => make("option", { value, selected: value === chosen }, text)));
-    return select;
-  }
   const may = ["fastest", "may be fastest"];
   const front = data.cells.some((cell) => may.includes(cell.verdict)) ? may : [...may, "not told apart"];
   const shown = (cell) =>
@@ -476,7 +467,7 @@
     document.documentElement.dataset.explore = "drawn";
   }
 
-  const series = window.storagelab.seriesOfPair({ data, state, views, PINS, place, widthOf, labelled, choice, figure, keepAddress });
+  const series = window.storagelab.seriesOfPair({ data, state, views, PINS, place, widthOf, figure, keepAddress });
   series.leadTo(showRun);
   const asked = () => { if (location.hash.startsWith("#run-")) window.storagelab.reveal(place("explore-series")); };
   const folded = [place("explore-chart"), place("explore-two")];

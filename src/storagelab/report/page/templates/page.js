@@ -17,6 +17,16 @@
     return made;
   }
 
+  function labelled(text, control) {
+    control.setAttribute("aria-label", text);
+    return make("label", {}, make("span", {}, text), control);
+  }
+  function choice(options, chosen, onchange) {
+    const select = make("select", { onchange: () => onchange(select.value) });
+    select.append(...options.map(([value, text]) => make("option", { value, selected: value === chosen }, text)));
+    return select;
+  }
+
   // As many digits as a chart can support: a thousandth of its axis.
   function rounded(value, end) {
     return value.toLocaleString("en", { maximumFractionDigits: Math.max(0, 2 - Math.floor(Math.log10(end))) });
@@ -228,7 +238,7 @@
   // The page's policy names this script by its hash, so nothing else can be run this way.
   const text = (id) => inflated(document.getElementById(id).textContent).text();
   const api = {
-    make, adopt, inFull, lead, narrow: {}, whole: {},
+    make, labelled, choice, adopt, inFull, lead, narrow: {}, whole: {},
     later: text("later").then((known) => { Object.assign(api, JSON.parse(known)); adopt(document); }),
     async runScript(id) { document.head.append(make("script", { textContent: await text(id) })); },
   };
