@@ -144,11 +144,11 @@ def _figure_columns(findings: Findings, cells: Sequence[CellSummary]) -> Iterato
     known = _known(findings, cells)
     rate = compared.by_rate(findings)
     unit, times = compared.unit(findings), compared.times(findings)
-    decimals = compared.decimals(known, times)
+    decimals = compared.decimals(known)
     ends = [end for one in known for end in (one.mean.low, one.mean.value, one.mean.high) if end is not None]
 
     def number(value: float) -> str:
-        return numbers.significant(value) if rate else numbers.seconds_number(times * value, decimals)
+        return numbers.seconds_number(value, decimals) if unit == "s" else numbers.significant(times * value)
 
     def interval(mean: Estimate) -> str:
         return "" if mean.low is None or mean.high is None else f"{number(mean.low)} to {number(mean.high)}"

@@ -124,13 +124,9 @@ def milliseconds(latency: Estimate) -> str:
     return f"{text(latency.value)} ms{numbers.ends_in_brackets(latency, text, '95 % CI ')}"
 
 
-def decimals(samples: Sequence[Sample], times: float = 1.0) -> int:
-    """The decimals for a whole column of figures times `times`, so that decimal points align: as many as the narrowest
-    interval needs, and three digits of the smallest figure, as in the ladder.
-    """
-    means = [(times * one.mean.value, one.mean.half_width) for one in samples]
-    widths = [numbers.decimals_for([mean], width and times * width) for mean, width in means]
-    return max(*widths, numbers.decimals_for([min(means)[0]], None)) if means else 2
+def decimals(samples: Sequence[Sample]) -> int:
+    """The decimals for a whole column, so that decimal points align: as many as the narrowest interval needs."""
+    return max((numbers.decimals_for([one.mean.value], one.mean.half_width) for one in samples), default=2)
 
 
 def spread(sample: Sample | None) -> float | None:

@@ -210,8 +210,7 @@ def _figures(findings: Findings, values: Sequence[float]) -> _Write:
         unit = compared.rate_unit(findings)
         return lambda value: f"{numbers.significant(value)} {_SHORT_UNITS.get(unit, unit)}"
     if compared.by_latency(findings):
-        decimals = numbers.decimals_for([1e3 * min(values)], None)
-        return lambda value: f"{numbers.seconds_number(1e3 * value, decimals)} ms"
+        return lambda value: f"{numbers.significant(1e3 * value)} ms"
     return lambda value: numbers.seconds_like(value, values)
 
 
