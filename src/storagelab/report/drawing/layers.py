@@ -45,6 +45,7 @@ _ROOM = 1.15
 _BEYOND = 2.0
 """How far an interval may extend beyond all means, as a ratio, before it is cut."""
 _LINE_PX = FONT_PX + 2
+_LONGER = 1.3
 
 
 def readable_domain(values: Sequence[float]) -> tuple[list[float], bool]:
@@ -208,7 +209,11 @@ class Rows(NamedTuple):
 
 
 def named_rows(field: str, labels: Mapping[str, str], letters: int) -> Rows:
-    """Rows whose labels are broken into lines of at most `letters` letters, in bold if they have a star."""
+    """Rows whose labels are broken into lines of some `letters` letters, in bold if they have a star. Words that are a
+    little longer stay whole.
+    """
+    words = (len(word) for label in labels.values() for word in label.split())
+    letters = max([letters, *(length for length in words if length <= _LONGER * letters)])
     lines = {name: wrapped(label, letters) for name, label in labels.items()}
     starred = [name for name, label in labels.items() if label.startswith(STAR)]
     counts = [*map(len, lines.values())]

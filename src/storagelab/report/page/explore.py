@@ -289,8 +289,7 @@ def plots(findings: Findings) -> dict[str, Spec]:
 def _level(findings: Findings) -> Spec:
     """The axis of levels, with long ones broken into lines; the script rotates them if they don't fit side by side."""
     levels = [value_text(level.value) for factor in findings.factors for level in factor.levels]
-    long = [text for text in levels if len(text) > LETTERS_OF_A_LABEL]
-    lines = {text: wrapped(text, LETTERS_OF_A_LABEL) for text in long}
+    lines = {text: wrapped(text, LETTERS_OF_A_LABEL) for text in levels}
     axis = {
         "labelExpr": in_lines(lines), "labelLimit": 0, "labelOverlap": False,
         "labelAngle": {"expr": "upright ? -90 : 0"}, "labelAlign": {"expr": "upright ? 'right' : 'center'"},
