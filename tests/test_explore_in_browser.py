@@ -182,6 +182,9 @@ def test_filters_leave_the_same_cells_in_the_table_and_in_the_chart(opened):
     tab.get_by_role("button", name="Show all").click()
     assert tab.locator(".left-out").count() == 0
     assert tab.locator(".caption:has-text('Of all layouts')").count() == 0
+    tick(tab, "log volume", "a")
+    assert tab.locator("#figure-cells .wide .role-legend-label text:visible").all_text_contents() == ["a"]
+    tab.get_by_role("button", name="Show all").click()
     tab.get_by_label("only what may be the fastest").check()
     assert {*column(tab, 2)} == {"8"}
 
@@ -222,6 +225,8 @@ def test_what_was_chosen_stands_in_the_address_and_opens_again(opened):
     assert again.locator("#explore-choices select").nth(1).input_value() == "verdict"
     assert again.locator("#explore-choices").get_by_label("Scale").input_value() == "log"
     assert again.locator("#cells-table th[aria-sort]").count() == 1
+    titles = again.locator("#figure-all-cells :is(.role-axis-title, .role-legend-title) text").all_text_contents()
+    assert {"data files", "verdict (measured)"} < {*titles}
 
 
 @pytest.mark.parametrize("address", ["#explore&A=nobody&sort=99&is.x=y&axis=z", "#%", "#explore&sort=x&find=%3Cimg%3E"])

@@ -41,14 +41,14 @@ def long_report(tmp_path_factory) -> Report:
     return written(experiment, tmp_path_factory.mktemp("long"), **runs_of)
 
 
-def written(experiment, folder: Path, **given) -> Report:
+def written(experiment, folder: Path, so_far: tuple[str, int] | None = None, **given) -> Report:
     plan = make_plan(experiment)
     runs = make_runs(experiment, plan, **given)
     findings = analyse(experiment, plan, runs)
     exported = to_json(experiment, plan, runs, findings)
     file = folder / "report.html"
     with drawn():
-        file.write_text(html.page(experiment, plan, runs, findings, [exported]), encoding="utf-8")
+        file.write_text(html.page(experiment, plan, runs, findings, [exported], so_far=so_far), encoding="utf-8")
     return Report(file, exported)
 
 
@@ -159,6 +159,23 @@ def test_a_folded_part_opens_where_a_link_leads_and_on_paper(opened):
     assert (top["x"], top["width"]) == (0, 390), "a bar below the text, which no line ends under"
     tab.locator("a.to-top").click()
     tab.wait_for_function("() => window.scrollY < 50")
+
+
+def test_a_live_page_keeps_what_is_open_and_the_place_of_its_reader(opened, tmp_path):
+    live = written(make_experiment({"layout.data_files": [1, 2, 4, 8]}, 3), tmp_path, so_far=("Running.", 4))
+    tab = opened(of=live, folded=True)
+    tab.locator("#waits summary").first.click()
+    tab.locator("#explore-chart > summary").click()
+    tab.wait_for_selector("html[data-explore=drawn]", state="attached")
+    tab.evaluate("document.getElementById('waits').scrollIntoView({behavior: 'instant'})")
+    seen = """[...document.querySelectorAll('details[open]')].map((one) => one.textContent.slice(0, 20)).concat(
+        Math.round(document.getElementById('waits').getBoundingClientRect().top))"""
+    before = tab.evaluate(seen)
+    with tab.expect_navigation():
+        pass
+    tab.wait_for_selector("html[data-explore=drawn]", state="attached")
+    assert len(before) == 3
+    assert tab.evaluate(seen) == before
 
 
 def test_the_contents_mark_the_section_that_was_asked_for_and_then_the_one_that_is_read(opened):

@@ -10,8 +10,8 @@ from storagelab.report.charts import waits
 FILES = "layout.data_files"
 
 
-def findings_of(**how):
-    return analysed({FILES: [1, 2, 4, 8]}, elapsed=lambda levels, n: 16 - levels[FILES] + n / 50, **how)
+def findings_of(most_s=16):
+    return analysed({FILES: [1, 2, 4, 8]}, elapsed=lambda levels, n: most_s - levels[FILES] + n / 50)
 
 
 def test_the_bars_lead_from_the_shortest_time_to_the_longest():
@@ -23,6 +23,13 @@ def test_the_bars_lead_from_the_shortest_time_to_the_longest():
         assert other["from_s"] == one["to_s"]
     assert steps[-1]["to_s"] == pytest.approx(last["to_s"])
     assert len({row["name"] for row in drawn.data.rows}) == len(drawn.data.rows)
+
+
+def test_the_axis_starts_at_zero_or_says_where_it_does_start():
+    for most_s in (16, 100):
+        x = waits.CHARTS[1].of(findings_of(most_s), ()).specs()["wide"]["layer"][0]["encoding"]["x"]
+        starts = x["scale"]["domain"][0] > 0
+        assert [starts, "not from zero" in " ".join(x["title"])] == [most_s == 100] * 2
 
 
 def test_the_table_adds_up_as_the_bars_do():

@@ -43,7 +43,7 @@ def keep_together(text: str) -> str:
 def decimals_for(values: Sequence[float], half_width: float | None, significant: int = 3) -> int:
     """The decimals of a figure: two digits of its uncertainty if that starts with 1, else one digit.
 
-    Without an interval: `significant` digits of the largest value. The value itself always has at least two digits.
+    Without an interval: `significant` digits of the largest value. A value has at least three digits, as in ladders.
     """
     largest = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
     if largest == 0:
@@ -53,7 +53,7 @@ def decimals_for(values: Sequence[float], half_width: float | None, significant:
         return max(0, significant - 1 - order)
     width_order = math.floor(math.log10(half_width))
     digits = 1 if half_width / 10**width_order < 1.95 else 0
-    return max(0, min(digits - width_order, 4 - order), 1 - order)
+    return max(0, min(digits - width_order, 4 - order), 2 - order)
 
 
 def _number(value: float, decimals: int) -> str:

@@ -49,17 +49,15 @@ def _rows(findings: Findings, _runs: Sequence[Run]) -> chart.Figure:
 
 def _row(findings: Findings, cell: CellSummary, sample: Sample) -> chart.Row:
     runs = sample.points
-    values = [bare(_times(findings) * run.value) for run in runs[:_RUNS_LISTED]] + ["…"] * (len(runs) > _RUNS_LISTED)
+    values = [bare(compared.times(findings) * run.value) for run in runs[:_RUNS_LISTED]] + ["…"] * (
+        len(runs) > _RUNS_LISTED
+    )
     tip = f"{cell.name}: mean {compared.judged_text(findings, cell)}, {numbers.plural(len(runs), 'run')}"
-    return chart.scaled(sample.mean, _times(findings)) | {"runs": "  ".join(values), "tip": tip}
-
-
-def _times(findings: Findings) -> float:
-    return 1e3 if compared.by_latency(findings) else 1.0
+    return chart.scaled(sample.mean, compared.times(findings)) | {"runs": "  ".join(values), "tip": tip}
 
 
 def _points(findings: Findings, data: chart.Figure, cell: CellSummary, sample: Sample) -> list[chart.Row]:
-    shown = [(run.repetition, _times(findings) * run.value) for run in sample.points]
+    shown = [(run.repetition, compared.times(findings) * run.value) for run in sample.points]
     return [
         chart.place_of(cell, data.arrangement)
         | {"value": value, "tip": f"{cell.name}, {repetition_text(repetition)}: {bare(value)} {_unit(data)}"}

@@ -187,14 +187,12 @@ def length_of(samples: int, most: int) -> int:
 def _stretches(series: TimeSeries, column: str, of_run: Row, quantity: Quantity, length: int) -> list[Row]:
     """The rows of a series; a long one as means over equal periods, which flattens peaks but leaves no period out."""
     rows: list[Row] = []
-    for part in stretches(series.at_s, series.columns[column], length):
+    parts = list(stretches(series.at_s, series.columns[column], length))
+    dotted = bool(of_run["median"]) and len(parts) <= DOTTED_POINTS
+    for part in parts:
         value = None if part.mean is None else part.mean / quantity.divisor
-        rows.append(of_run | {"at_s": part.at_s, "value": value})
-    dotted = bool(of_run["median"]) and len(rows) <= DOTTED_POINTS
-    for row in rows:
-        words = numbers.significant(float(row["value"] or 0))
-        at = f"at {numbers.seconds(float(row['at_s'] or 0))}: {words} {quantity.unit}"
-        row |= {"dotted": dotted, "tip": f"{row['run']}, {at}"}
+        tip = f"{of_run['run']}, at {numbers.seconds(part.at_s)}: {numbers.significant(value or 0)} {quantity.unit}"
+        rows.append(of_run | {"at_s": part.at_s, "value": value, "dotted": dotted, "tip": tip})
     return rows
 
 

@@ -80,7 +80,7 @@ def _row(other: _Other, findings: Findings, cell: CellSummary, name: str) -> Row
     assert sample is not None
     assert value is not None
     amount = f"{value:,.10g}" if other.sign < 0 else bare(value)
-    return scaled(sample.mean, 1e3 if compared.by_latency(findings) else 1.0) | {
+    return scaled(sample.mean, compared.times(findings)) | {
         "other": value, "amount": amount, "layout": name, "cell_id": cell.cell_id, "cell": cell.text,
         "stretch": cell.stretch, "tip": f"{cell.name}: {compared.judged_text(findings, cell)}, {amount} {other.unit}",
     }  # fmt: skip

@@ -16,7 +16,7 @@ from storagelab.report.drawing import palette
 from storagelab.report.drawing.arrange import choose, in_order, must_show
 from storagelab.report.drawing.chart import Chart, Figure, Row
 from storagelab.report.drawing.layers import TIP, across, legend_layout, named_rows, readable_domain
-from storagelab.report.drawing.vega import NARROW, Sheet, Spec, figure, finished
+from storagelab.report.drawing.vega import NARROW, Sheet, Spec, figure, finished, wrapped
 from storagelab.report.words import compared
 from storagelab.report.words.ladder import in_order as fastest_first
 from storagelab.report.words.why import SMALLER, folded, signed_seconds, thing_text, waterfall_table
@@ -163,6 +163,8 @@ _WAITS = Chart(
 
 # --- the waterfall ----------------------------------------------------------------------------------------------------
 MOST_STEPS = 9
+_CLOSE = 0.8
+"""The axis starts at zero if the least time is at most this fraction of the longest."""
 
 
 def _found(findings: Findings) -> tuple[CellSummary, CellSummary, Waterfall] | None:
@@ -213,9 +215,10 @@ def _tip(step: Step, of: str) -> str:
 
 def _draw_steps(data: Figure, sheet: Sheet) -> Spec:
     y, row_px, _ = named_rows("name", data.starred(str(row["name"]) for row in data.rows), sheet.form.letters(0.38))
-    (low, high), _ = _domain(data)
+    (low, high), from_zero = _domain(data)
     room = (0.5 if sheet.form is NARROW else 0.12) * (high - low)  # for the label of the longest bar
-    title = f"{data.legend} ({sheet.where})"
+    start = "" if from_zero else f", from {bare(low)} s, not from zero"
+    title = wrapped(f"{data.legend} ({sheet.where}){start}", sheet.form.letters(0.8))
     more = {"scale": {"domain": [low, high + room], "zero": False, "nice": False},
             "axis": across(sheet.form)}  # fmt: skip
     rows = [row | {"from_s": max(low, float(row["from_s"] or 0))} for row in data.rows]
@@ -229,8 +232,9 @@ def _draw_steps(data: Figure, sheet: Sheet) -> Spec:
 
 
 def _domain(data: Figure) -> tuple[list[float], bool]:
-    """The axis of the steps, and whether it starts at zero."""
-    return readable_domain([float(row["to_s"] or 0) for row in data.rows])
+    """The axis of the steps, and whether it starts at zero, unless the steps would then be too short to see."""
+    ends = [float(row["to_s"] or 0) for row in data.rows]
+    return readable_domain(ends if min(ends) > _CLOSE * max(ends) else [0.0, *ends])
 
 
 def _finding_of_steps(data: Figure, _findings: Findings) -> str:

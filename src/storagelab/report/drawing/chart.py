@@ -15,7 +15,7 @@ from storagelab.model.measurement import Run
 from storagelab.report.document import Heading, Table, bare
 from storagelab.report.drawing.arrange import MAX_LINES, MAX_PANELS, Arrangement, arrange, choose, in_order, must_show
 from storagelab.report.drawing.arrange import recommended as recommended_in
-from storagelab.report.drawing.vega import NARROW, WIDE, Sheet, Spec
+from storagelab.report.drawing.vega import FORMS, Sheet, Spec
 from storagelab.report.words import compared
 from storagelab.report.words.ladder import verdict_of
 from storagelab.words.names import cell_entry, group_text
@@ -84,10 +84,7 @@ class Chart:
         if not data.rows:
             return None
         picks = frozenset(recommended_in(findings) if recommended is None else recommended)
-        rows, points = (
-            [row | {"pick": row.get("cell_id") in picks} for row in part] for part in (data.rows, data.points)
-        )
-        return Drawn(self, findings, replace(data, rows=rows, points=points))
+        return Drawn(self, findings, data).with_each(lambda row: {"pick": row.get("cell_id") in picks})
 
 
 @dataclass(frozen=True)
@@ -117,29 +114,47 @@ class Drawn:
 
     def specs(self) -> dict[str, Spec]:
         """The chart in both widths as Vega-Lite: "wide" and "narrow"."""
-        subtitle = [keep_together(self.finding), f"{self.findings.experiment} · {self.where}", self._star]
-        sheets = {"wide": WIDE, "narrow": NARROW}
-        return {
-            name: self.chart.draw(self.data, Sheet(form, self.title, subtitle, self.where))
-            for name, form in sheets.items()
-        }
+        subtitle = [keep_together(self.finding), f"{self.findings.experiment} · {self.where}", self.star]
+        sheets = {name: Sheet(form, self.title, subtitle, self.where) for name, form in FORMS.items()}
+        return {name: self.chart.draw(self.data, sheet) for name, sheet in sheets.items()}
+
+    def with_each(self, more: Callable[[Row], Row]) -> Drawn:
+        """This chart with more columns, from each row and point."""
+        rows, points = ([row | more(row) for row in part] for part in (self.data.rows, self.data.points))
+        return replace(self, data=replace(self.data, rows=rows, points=points))
 
     @property
     def whole(self) -> Drawn | None:
         """This chart with also the rows for which paper has no room, in their order; None if there are no such rows."""
         if all(row.get("drawn", True) for row in self.data.rows):
             return None
-        return replace(self, data=replace(self.data, rows=[row | {"drawn": True} for row in self.data.rows]))
+        return self.with_each(lambda _row: {"drawn": True})
+
+    @property
+    def with_ids(self) -> Drawn:
+        """This chart with marks that are labelled with the ids of cells instead of their names."""
+        names = {cell.cell_id: cell.name for cell in self.findings.cells}
+
+        def short(row: Row) -> Row:
+            cell_id = str(row.get("cell_id"))
+            return {"tip": str(row["tip"]).replace(names[cell_id], cell_id)} if cell_id in names else {}
+
+        return self.with_each(short)
+
+    @property
+    def said(self) -> str:
+        """What the chart shows, and what its marks mean."""
+        marks = self.chart.marks(self.data, self.findings)
+        hollow = HOLLOW if any(row.get("hollow") for row in self.data.rows) else ""
+        return " ".join(filter(None, (self.finding, marks, hollow)))
 
     @property
     def caption(self) -> str:
         """What the chart shows, what its marks mean, and what is recommended."""
-        marks = self.chart.marks(self.data, self.findings)
-        hollow = HOLLOW if any(row.get("hollow") for row in self.data.rows) else ""
-        return " ".join(filter(None, (self.finding, marks, hollow, self._star and f"{self._star}.")))
+        return f"{self.said} {self.star}." if self.star else self.said
 
     @property
-    def _star(self) -> str:
+    def star(self) -> str:
         """What the star means, if there is one: "default" unless the layout is surely the fastest, as in the ladder."""
         of: dict[str, list[CellSummary]] = {}
         for cell_id in in_order(str(row["cell_id"]) for row in self.data.rows if row["pick"]):
@@ -172,9 +187,8 @@ def scaled(estimate: Estimate, times: float = 1.0, zero: float = 0.0) -> Row:
 
 def compared_axis(findings: Findings) -> str:
     """The figure by which cells are compared, with its unit."""
-    if compared.by_rate(findings):
-        return compared.rate_unit(findings)
-    return f"{compared.quantity(findings)}, {'ms' if compared.by_latency(findings) else 's'}"
+    unit = compared.unit(findings)
+    return unit if compared.by_rate(findings) else f"{compared.quantity(findings)}, {unit}"
 
 
 def figure_of_cells(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import statistics
-import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -24,13 +23,14 @@ from storagelab.report.drawing.vega import (
     finished,
     in_lines,
     quoted,
+    wrapped,
 )
 from storagelab.words.numbers import round_figure, round_figures
 
 FIELDS = ("mean", "low", "high")
 """The columns of a row that hold a mean and the ends of its interval."""
 TIP: Spec = {"description": {"field": "tip", "type": "nominal"}}
-RULE: Spec = {"type": "rule", "strokeWidth": 2.5, "strokeCap": "round"}
+RULE: Spec = {"type": "rule", "strokeWidth": 2.5}
 DOT: Spec = {"type": "point", "size": 66, "filled": True, "opacity": 1}
 STARRED: Spec = DOT | {
     "size": 260, "stroke": palette.INK, "strokeWidth": 1,
@@ -45,6 +45,7 @@ _ROOM = 1.15
 _BEYOND = 2.0
 """How far an interval may extend beyond all means, as a ratio, before it is cut."""
 _LINE_PX = FONT_PX + 2
+_LONGER = 1.3
 
 
 def readable_domain(values: Sequence[float]) -> tuple[list[float], bool]:
@@ -153,7 +154,7 @@ def means_with_intervals(data: Figure, sheet: Sheet, title: str, axis: Axis, *, 
         return only(rows, colour | mark, encoding | {value: figure(field, f"{title} ({sheet.where})", **values)})
 
     line = {"type": "line", "strokeWidth": 1.5, "opacity": 0.7, "aria": False}
-    run = DOT | {"size": 20, "opacity": 0.5, "shape": "M-1,-1h2v2h-2Z"}  # of few letters, as there may be many
+    run = DOT | {"size": 16, "opacity": 0.5, "shape": "square"}  # of few letters, as there may be many
     mean = {value: figure("mean", f"{title} ({sheet.where})", **values)}
     layers = [
         *([dashed(value, at)] if at is not None else []),
@@ -208,8 +209,12 @@ class Rows(NamedTuple):
 
 
 def named_rows(field: str, labels: Mapping[str, str], letters: int) -> Rows:
-    """Rows whose labels are broken into lines of at most `letters` letters, in bold if they have a star."""
-    lines = {name: textwrap.wrap(label, letters) or [label] for name, label in labels.items()}
+    """Rows whose labels are broken into lines of some `letters` letters, in bold if they have a star. Words that are a
+    little longer stay whole.
+    """
+    words = (len(word) for label in labels.values() for word in label.split())
+    letters = max([letters, *(length for length in words if length <= _LONGER * letters)])
+    lines = {name: wrapped(label, letters) for name, label in labels.items()}
     starred = [name for name, label in labels.items() if label.startswith(STAR)]
     counts = [*map(len, lines.values())]
     near = max([counts[0], *map(sum, itertools.pairwise(counts))]) / 2
@@ -285,6 +290,6 @@ def legend_layout(labels: Mapping[str, str], form: Form, axis_px: int = 70) -> S
     return {
         "columns": columns,
         "labelLimit": 0,
-        "labelExpr": in_lines({name: textwrap.wrap(text, letters) or [text] for name, text in labels.items()}),
+        "labelExpr": in_lines({name: wrapped(text, letters) for name, text in labels.items()}),
         "columnPadding": 14 + int((WIDER - 1) * LETTER_PX * min(longest, letters)),
     }

@@ -5,7 +5,7 @@ A page embeds drawings unchanged; none is edited or drawn again for dark mode:
 * Text, axes and grids are drawn in `currentColor`, the colour of the surrounding text: light in dark mode, dark on
   paper, black in files. All other colours are visible on a light and on a dark background (`palette`).
 * A drawing has no ids, as it needs no clipping and no gradients. So two drawings on a page can't interfere.
-* The element around a drawing states its width. `STYLE` shows the widest drawing that fits, at its own size, so text
+* The element around a drawing states its width. `page.css` shows the widest drawing that fits, at its own size, so text
   is never smaller than it was drawn.
 
 An image would need none of this, but it has neither tooltips nor the page's text colour.
@@ -20,6 +20,7 @@ import hashlib
 import importlib.util
 import json
 import os
+import re
 import resource
 import sys
 import textwrap
@@ -76,23 +77,8 @@ class Form:
 
 WIDE = Form(width_px=900, height_px=320, panel_height_px=170, most_columns=3)
 NARROW = Form(width_px=336, height_px=270, panel_height_px=170, most_columns=1)
-
-STYLE = f"""
-.chart {{ container-type: inline-size; }}
-.chart :is(.wide, .narrow) {{ overflow-x: auto; overscroll-behavior-x: contain; }}
-.chart figure svg {{ display: block; overflow: visible; color: var(--ink); font-size: {FONT_PX}px; }}
-.chart svg text {{ font-family: var(--drawn); font-variant-numeric: tabular-nums; }}
-.chart svg .mark-text {{ pointer-events: none; }}
-.chart .narrow {{ display: none; }}
-@media screen {{ @container (max-width: {WIDE.width_px - 1}px) {{
-  .chart figure:has(.narrow) .wide {{ display: none; }}
-  .chart .narrow {{ display: block; }}
-}} }}
-@media print {{
-  .chart .wide svg {{ width: 100%; height: auto; max-height: 215mm; }}
-}}
-"""
-"""How a page shows drawings (see above)."""
+FORMS = {"wide": WIDE, "narrow": NARROW}
+"""By the names of their elements' classes. `page.css` has the width and the font size of the wide one, too."""
 
 
 def config(form: Form) -> Spec:
@@ -172,7 +158,7 @@ def finished(
         axis_px += (lines - 1) * (FONT_PX + 2)
         width = form.panel_width_px(count, axis_px * (form.columns(count) if apart == "y" else 1))
         letter_px = WIDER * BOLD * LETTER_PX
-        titles = in_lines({name: textwrap.wrap(text, int(width / letter_px)) for name, text in panels.items()})
+        titles = in_lines({name: wrapped(text, int(width / letter_px)) for name, text in panels.items()})
         header = {"field": "panel", "type": "nominal", "sort": list(panels), "header": {"labelExpr": titles}}
         inner = drawn | {"width": width, "height": height_px}
         # With places that have no panel, axes that panels share would stand there.
@@ -215,11 +201,16 @@ def _with_rows(spec: Spec, rows: Sequence[Mapping[str, object]]) -> Spec:
     return spec | {"data": {"values": [{name: row[name] for name in drawn if name in row} for row in rows]}}
 
 
-def in_lines(wrapped: Mapping[str, Sequence[str]]) -> str:
+def wrapped(text: str, letters: int) -> list[str]:
+    """`text` in lines of at most `letters` letters, and one more for a comma or bracket that would begin a line."""
+    return re.sub(r"\n([,;:.)]+) ?", r"\1\n", "\n".join(textwrap.wrap(text, letters))).rstrip("\n").split("\n")
+
+
+def in_lines(lines_of: Mapping[str, Sequence[str]]) -> str:
     """A Vega expression that maps each label to its lines; texts are quoted as data."""
     cases = "".join(
         f"datum.value === {quoted(text)} ? [{', '.join(map(quoted, lines))}] : "
-        for text, lines in wrapped.items()
+        for text, lines in lines_of.items()
         if [text] != list(lines)
     )
     return f"{cases}datum.value"

@@ -17,9 +17,9 @@ from __future__ import annotations
 import gzip
 import json
 import re
-import textwrap
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from importlib import resources
 from typing import Any, NamedTuple, get_args
 
@@ -33,7 +33,7 @@ from storagelab.report.document import Kind
 from storagelab.report.drawing import palette
 from storagelab.report.drawing.arrange import arrange
 from storagelab.report.drawing.layers import TIP
-from storagelab.report.drawing.vega import WIDE, Spec, config, figure, in_lines, letters
+from storagelab.report.drawing.vega import WIDE, Spec, config, figure, in_lines, letters, wrapped
 from storagelab.report.export.as_json import plain
 from storagelab.report.sections.waits import mean_counters
 from storagelab.report.words import compared
@@ -98,11 +98,10 @@ def _cell(findings: Findings, cell: CellSummary, orders: Mapping[str, Mapping[st
     }
     if figure is None:
         return facts
+    shown = partial(short, digits=6, divisor=1 / compared.times(findings))
     return facts | {
-        "mean": short(figure.mean.value, 6), "low": short(figure.mean.low, 6), "high": short(figure.mean.high, 6),
-        "runs": [
-            [point.repetition, short(point.value, 6), int(point.repetition in left_out)] for point in figure.points
-        ],
+        "mean": shown(figure.mean.value), "low": shown(figure.mean.low), "high": shown(figure.mean.high),
+        "runs": [[point.repetition, shown(point.value), int(point.repetition in left_out)] for point in figure.points],
     }  # fmt: skip
 
 
@@ -110,23 +109,16 @@ def _waits(findings: Findings, cells: Sequence[CellSummary]) -> tuple[list[Json]
     """The wait types, and for each cell its seconds per session: in total, resource, and signal. Resource and signal
     are None if the target does not split waits.
     """
-    names: dict[str, Json] = {}
+    is_wait: dict[str, bool] = {}
     of_cells: list[_Figures] = []
     for cell in cells:
         rows = in_classes(cell.waits) if findings.wait_names else cell.waits
-        places = {name: place for place, name in enumerate(names)}
-        of_cell: _Figures = []
-        for row in rows:
-            if row.wait_type not in names:
-                places[row.wait_type] = len(names)
-                colour = palette.CATEGORY[row.category]
-                known = {"name": row.wait_type, "like": row.analogue, "colour": colour, "wait": row.is_wait}
-                names[row.wait_type] = known
-            parts = (row.wait_s, row.resource_s, row.signal_s)
-            per_connection = (None if part is None else short(part / cell.connections) for part in parts)
-            of_cell.append([places[row.wait_type], *per_connection])
-        of_cells.append(of_cell)
-    return list(names.values()), of_cells
+        is_wait |= {row.wait_type: row.is_wait for row in rows}
+        places = {name: place for place, name in enumerate(is_wait)}
+        shown = partial(short, divisor=cell.connections)
+        parts = ((row.wait_type, (row.wait_s, row.resource_s, row.signal_s)) for row in rows)
+        of_cells.append([[places[name], *map(shown, figures)] for name, figures in parts])
+    return [{"name": name, "wait": wait} for name, wait in is_wait.items()], of_cells
 
 
 def _counters(runs_of_cells: Sequence[Sequence[Run]]) -> tuple[list[list[str]], list[_Figures]]:
@@ -280,7 +272,8 @@ def plots(findings: Findings) -> dict[str, Spec]:
     level = _level(findings)
     given: dict[str, Any] = {
         "lines": palette.LINES, "shapes": palette.SHAPES, "pins": palette.LINES[:2], "ink": palette.INK,
-        "ground": palette.GROUND, "neutral": palette.NEUTRAL, "tip": TIP["description"], "where": where,
+        "ground": palette.GROUND, "neutral": palette.NEUTRAL, "tip": TIP["description"],
+        "titles": {"name": "titles", "value": titles | {"verdict": "verdict"}},
         "axis": _choice("axis", "Axis", titles, axis),
         "colour": _choice("colour", "Colour", {"verdict": "verdict"} | titles, colour),
         "panels": _choice("panels", "Panels", {"none": "none"} | titles, "none"),
@@ -296,14 +289,14 @@ def plots(findings: Findings) -> dict[str, Spec]:
 def _level(findings: Findings) -> Spec:
     """The axis of levels, with long ones broken into lines; the script rotates them if they don't fit side by side."""
     levels = [value_text(level.value) for factor in findings.factors for level in factor.levels]
-    long = [text for text in levels if len(text) > LETTERS_OF_A_LABEL]
-    lines = {text: textwrap.wrap(text, LETTERS_OF_A_LABEL) or [text] for text in long}
+    lines = {text: wrapped(text, LETTERS_OF_A_LABEL) for text in levels}
     axis = {
         "labelExpr": in_lines(lines), "labelLimit": 0, "labelOverlap": False,
         "labelAngle": {"expr": "upright ? -90 : 0"}, "labelAlign": {"expr": "upright ? 'right' : 'center'"},
         "labelBaseline": {"expr": "upright ? 'middle' : 'top'"},
     }  # fmt: skip
-    return {"field": "x", "type": "ordinal", "sort": {"field": "x_place", "op": "min"}, "title": None, "axis": axis}
+    return {"field": "x", "type": "ordinal", "sort": {"field": "x_place", "op": "min"}, "title": "of the axis",
+            "axis": axis}  # fmt: skip
 
 
 def _choice(name: str, label: str, options: Mapping[str, str], value: str) -> Spec:

@@ -31,7 +31,7 @@ from storagelab.model.plan import Experiment, Plan
 from storagelab.report.document import Bar, Document, Fold, Heading, Mark, Picture, Section, Table
 from storagelab.report.drawing.arrange import CHOSEN_CELLS
 from storagelab.report.drawing.chart import Drawn
-from storagelab.report.drawing.vega import STYLE, Spec, letters, runtime, to_svg
+from storagelab.report.drawing.vega import FORMS, Spec, letters, runtime, to_svg
 from storagelab.report.export.as_json import json_pieces
 from storagelab.report.page.explore import MAX_RUNS, Json, packed, plots, record, series
 from storagelab.report.sections.cells import CellsTable, cells_table
@@ -45,7 +45,7 @@ _GZIP_LEVEL = 5
 """The gzip level: level 6 takes half as long again and saves 1.5 %."""
 _AS_GZIP = 31
 """zlib's code for the largest window and a gzip header."""
-_COMMENT = re.compile(r"^ *//.*\n", re.MULTILINE)
+_COMMENT = re.compile(r"^ +(?://.*\n)?|^//.*\n", re.MULTILINE)
 _NEEDLESS = re.compile(
     r'<path class="(?:fore|back)ground" aria-hidden="true" d="(?:M0,0h0v0h0Z)?"(?: [a-z-]+="none")*/>'
     r'| (?:role="graphics-[a-z]+"|aria-roledescription="[^"]*"|aria-hidden="true"|pointer-events="none")'
@@ -100,13 +100,15 @@ def page(
         so_far = "Not finished.", 0
     shows = f"This page shows {findings.runs_stored} of {findings.runs_planned} runs."
     drawn = {part.drawn.name: part.drawn for one in of.sections for part in one.parts if isinstance(part, Picture)}
-    wide, narrow = _framed(drawn)
-    whole = _framed({name: all_rows for name, one in drawn.items() if (all_rows := one.whole)})
     found = cells_table(findings)
     known = _record(plan, runs, findings, found)
+    # The script has the names of cells, so marks need not repeat them: they would be a tenth of a large page.
+    shown = {name: one.with_ids if known else one for name, one in drawn.items()}
+    wide, narrow = _framed(shown)
+    whole = _framed({name: all_rows for name, one in shown.items() if (all_rows := one.whole)})
     drawer = runtime() if known else None
     names = ("page.js", "folds.js", *(("explore-series.js", "explore.js") if drawer else ()))
-    # Comments in scripts are for developers.
+    # Comments and indents in scripts are for developers.
     scripts = [Markup(_COMMENT.sub("", asset(name))) for name in names]  # noqa: S704 - our own
     glossary = Table([Heading("term", "text"), Heading("meaning", "prose")], list(GLOSSARY.items()), "The terms")
     sections = [*of.sections, Section("glossary", "Glossary", [glossary], numbers.plural(len(GLOSSARY), "term"))]
@@ -122,7 +124,7 @@ def page(
             "series": series(findings, runs, found.cells) if known else None,
         }
     )
-    style = Markup(STYLE) + asset("page.css")  # noqa: S704 - our own
+    style = asset("page.css")
     packed_runtime = drawer.packed if drawer else ""
     size = sum(map(len, (body, later, style, packed_runtime, *scripts))) + _HEAD
     all_in_detail = plan.in_detail == math.inf
@@ -156,7 +158,7 @@ def page_of(of: Document) -> str:
     return _rendered(
         of=of, sections=of.sections, so_far=None, scripts=[], script_hashes=[],
         body=Markup("\n").join(map(_pieces(scripts=()).section, of.sections)),
-        style=Markup(STYLE) + asset("page.css"),  # noqa: S704 - our own
+        style=asset("page.css"),
     )  # fmt: skip
 
 
@@ -192,13 +194,13 @@ def _sha256(script: str) -> str:
 def _framed(drawn: Mapping[str, Drawn]) -> list[dict[str, Markup]]:
     """The drawings of each chart, in wide and in narrow form."""
     specs = {name: one.specs() for name, one in drawn.items()}
-    return [{name: framed(form, of[form]) for name, of in specs.items()} for form in ("wide", "narrow")]
+    return [{name: framed(form, of[form]) for name, of in specs.items()} for form in FORMS]
 
 
 def framed(form: str, spec: Spec) -> Markup:
     """A chart as a page embeds it: without title and background, which the page has, and without needless parts."""
     svg = to_svg({key: value for key, value in spec.items() if key != "title"} | {"background": None})
-    short = _FINE.sub(lambda found: re.sub(r"(\.\d)\d+", r"\1", found[0]), _NEEDLESS.sub("", svg))
+    short = _FINE.sub(lambda found: re.sub(r"(?:\.0|(\.\d))\d*", r"\1", found[0]), _NEEDLESS.sub("", svg))
     return Markup(f'<div class="{form}" aria-hidden="true">{short}</div>')  # noqa: S704 - drawn by us
 
 

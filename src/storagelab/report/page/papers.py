@@ -11,7 +11,7 @@ from storagelab.report.document import Section
 from storagelab.report.drawing.arrange import in_order
 from storagelab.report.drawing.chart import Figure, Row
 from storagelab.report.drawing.layers import dashed, told_apart
-from storagelab.report.drawing.vega import NARROW, WIDE, Sheet, Spec, figure, finished
+from storagelab.report.drawing.vega import FORMS, Sheet, Spec, figure, finished
 from storagelab.report.page.html import Drawings, framed, page_of
 from storagelab.report.words.captured import capture_paper, shown_as
 from storagelab.words import numbers
@@ -29,8 +29,7 @@ def capture_page(capture: Capture, name: str) -> str:
     if not rows:
         return page_of(of)
     changes = sorted({change.second for change in capture.manifest.changes})
-    forms = {"wide": WIDE, "narrow": NARROW}
-    svgs = [framed(name, _areas(rows, Sheet(form, "", (), "measured"), changes)) for name, form in forms.items()]
+    svgs = [framed(name, _areas(rows, Sheet(form, "", (), "measured"), changes)) for name, form in FORMS.items()]
     chart = Section("chart", "Over time", [Drawings(svgs, _label(rows))])  # type: ignore[list-item]
     return page_of(replace(of, sections=[chart, *of.sections]))
 

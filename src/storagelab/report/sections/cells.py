@@ -113,7 +113,7 @@ def _columns(findings: Findings, cells: Sequence[CellSummary]) -> Iterator[Colum
         if isinstance(one, Refused):  # the fraction of transactions that were refused or retried
             yield Column(Heading("refused"), partial(_of, one.shares, numbers.percent))
     if not (compared.set_time(findings) or raw_io):
-        yield from _run_columns(findings, compared.decimals(_known(findings, cells)))
+        yield from _run_columns(findings)
     yield Column(Heading("runs"), lambda cell: (cell.runs_ok + cell.runs_unverified, _runs(cell)), rank=1)
     yield from _drive_columns(findings)
 
@@ -143,12 +143,12 @@ def _figure_columns(findings: Findings, cells: Sequence[CellSummary]) -> Iterato
     """The mean by which cells are compared, its interval, and a drawing of both on one scale for all cells."""
     known = _known(findings, cells)
     rate = compared.by_rate(findings)
-    unit = compared.rate_unit(findings) if rate else f"mean {compared.quantity(findings)}, s".replace("completion ", "")
+    unit, times = compared.unit(findings), compared.times(findings)
     decimals = compared.decimals(known)
     ends = [end for one in known for end in (one.mean.low, one.mean.value, one.mean.high) if end is not None]
 
     def number(value: float) -> str:
-        return numbers.significant(value) if rate else numbers.seconds_number(value, decimals)
+        return numbers.seconds_number(value, decimals) if unit == "s" else numbers.significant(times * value)
 
     def interval(mean: Estimate) -> str:
         return "" if mean.low is None or mean.high is None else f"{number(mean.low)} to {number(mean.high)}"
@@ -164,7 +164,8 @@ def _figure_columns(findings: Findings, cells: Sequence[CellSummary]) -> Iterato
         sample = compared.judged(findings, cell)
         return _UNKNOWN if sample is None else (sample.mean.value, show(sample.mean))
 
-    yield Column(Heading(unit), partial(of, lambda mean: number(mean.value)))
+    heading = unit if rate else f"mean {compared.quantity(findings)}, {unit}".replace("completion ", "")
+    yield Column(Heading(heading), partial(of, lambda mean: number(mean.value)))
     yield Column(Heading("95 % CI"), partial(of, interval), rank=2)
     if known:
         yield Column(Heading("mean, drawn", "text"), partial(of, bar))
@@ -190,13 +191,13 @@ def _top_wait(cell: CellSummary) -> Entry:
     return (text := f"{largest.wait_type} {numbers.percent(largest.wait_s / cell.available_s)}"), text
 
 
-def _run_columns(findings: Findings, decimals: int) -> Iterator[Column]:
+def _run_columns(findings: Findings) -> Iterator[Column]:
     """The rate, and the scatter of the runs about the mean."""
     if not compared.by_rate(findings):
         rates = {cell.cell_id: cell.work_per_s.mean.value for cell in findings.cells if cell.work_per_s}
         yield Column(Heading(compared.rate_unit(findings)), partial(_of, rates, numbers.significant), rank=3)
     timed = {cell.cell_id: cell.elapsed_s for cell in findings.cells if cell.elapsed_s}
-    medians = {cell_id: sample.median for cell_id, sample in timed.items()}
+    medians, decimals = {one: sample.median for one, sample in timed.items()}, compared.decimals([*timed.values()])
     spreads = {cell_id: one for cell_id, sample in timed.items() if (one := compared.spread(sample)) is not None}
     yield Column(
         Heading("median, s"), partial(_of, medians, lambda median: numbers.seconds_number(median, decimals)), rank=4

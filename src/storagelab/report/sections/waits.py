@@ -171,7 +171,7 @@ _NAMES = [Heading("waiting for", "prose"), Heading("WaitType", "text")]
 
 
 def crowds(runs: Sequence[Run]) -> tuple[str, Table | None]:
-    """A sentence on the most sessions seen waiting for one object, and a table of objects by kind, sorted by that."""
+    """A sentence on the longest queue for one object in a sample, and a table of objects by kind."""
     counted = [run.measurement for run in runs if run.usable and not run.burn_in and run.measurement is not None]
     counted = [one for one in counted if one.crowds]
     kinds = _seen(runs)
@@ -206,7 +206,7 @@ def _counted_table(runs: Sequence[Measurement]) -> Table:
     headings = [
         *_NAMES,
         Heading("sessions, mean", meaning="over the whole run"),
-        Heading("most at once"),
+        Heading("most at once", meaning="for all objects of the kind together"),
         Heading("share of session time", meaning="sessions, mean / connections: as in the chart of waits"),
         Heading("share of the run", meaning="the time in which at least one session waited so"),
     ]

@@ -89,8 +89,13 @@ def rate_unit(findings: Findings) -> str:
 
 
 def unit(findings: Findings) -> str:
-    """The unit of the compared figure."""
-    return rate_unit(findings) if by_rate(findings) else "s"
+    """The unit in which a report shows the compared figure."""
+    return rate_unit(findings) if by_rate(findings) else "ms" if by_latency(findings) else "s"
+
+
+def times(findings: Findings) -> float:
+    """The factor from the compared figure, a rate or a number of seconds, to its unit."""
+    return 1e3 if by_latency(findings) else 1.0
 
 
 def judged(findings: Findings, cell: CellSummary) -> Sample | None:
@@ -103,9 +108,11 @@ def judged(findings: Findings, cell: CellSummary) -> Sample | None:
 def judged_text(findings: Findings, cell: CellSummary) -> str:
     """The sample by which a cell is compared, with its interval, in words."""
     found = judged(findings, cell)
-    if found is not None and by_rate(findings):
+    if found is None:
+        return ""
+    if by_rate(findings):
         return numbers.rows_per_s_estimate(found.mean, rate_unit(findings))
-    return "" if found is None else numbers.seconds_estimate(found.mean)
+    return milliseconds(found.mean) if by_latency(findings) else numbers.seconds_estimate(found.mean)
 
 
 def milliseconds(latency: Estimate) -> str:

@@ -209,6 +209,8 @@ def _figures(findings: Findings, values: Sequence[float]) -> _Write:
     if compared.by_rate(findings):
         unit = compared.rate_unit(findings)
         return lambda value: f"{numbers.significant(value)} {_SHORT_UNITS.get(unit, unit)}"
+    if compared.by_latency(findings):
+        return lambda value: f"{numbers.significant(1e3 * value)} ms"
     return lambda value: numbers.seconds_like(value, values)
 
 

@@ -79,14 +79,17 @@ def _trend_sentence(findings: Findings, trend: WaitTrend, low: int, high: int, n
 
 
 def crowd_sentence(crowd: WaitingTask) -> str:
-    """The sample with the most waiting sessions: "12 sessions wait for PAGELATCH_UP on 5:1:1520, a PFS page"."""
-    sessions = f"{numbers.count(crowd.sessions)} session{'s wait' if crowd.sessions != 1 else ' waits'}"
+    """The longest sampled queue for one object: "12 sessions wait for PAGELATCH_UP on 5:1:1520, a PFS page"; "" if no
+    two sessions were seen to wait for the same.
+    """
+    if crowd.sessions < 2:
+        return ""
     # A resource that is not a page already names its file.
     of_file = "" if crowd.data_file is None or crowd.resource.page is None else f" (data file {crowd.data_file})"
     held = f", held by a session in {crowd.held_by}" if crowd.held_by.count(":") == 1 else ""
     return (
-        f"The most crowded moment seen: {sessions} for {crowd.wait_type}{on_text(crowd.resource.text)}{of_file}{held}, "
-        f"{numbers.seconds(crowd.at_s)} after the start."
+        f"The longest queue for one object in a sample: {crowd.sessions} sessions wait for {crowd.wait_type}"
+        f"{on_text(crowd.resource.text)}{of_file}{held}, {numbers.seconds(crowd.at_s)} after the start."
     )
 
 

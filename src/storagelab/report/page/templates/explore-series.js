@@ -2,8 +2,8 @@
 // The time series of two runs: of the two pinned cells, or of any run that a reader asks for. Every mark of a chart that names
 // a run leads to its series.
 
-window.storagelab.seriesOfPair = ({ data, state, views, PINS, place, widthOf, labelled, choice, figure, keepAddress }) => {
-  const known = window.storagelab.series;
+window.storagelab.seriesOfPair = ({ data, state, views, PINS, place, widthOf, figure, keepAddress }) => {
+  const { series: known, labelled, choice } = window.storagelab;
   let rows = [];
   const cellOf = (pin) => data.cells[state.pins[pin]];
   const runsOf = (pin) => known.of[state.pins[pin]];

@@ -19,12 +19,12 @@
   const ONE_CELL = "A and B are of one cell, and this page has its means only. What each run waited for and counted is in the raw data.";
   const PLOT_CHOICES = ["axis", "colour", "panels"];
   const SCALES = [["linear", "linear"], ["log", "logarithmic"], ["own", "own axis for each panel"]];
-  const first = data.cells.length > 1 ? [0, 1] : [0, 0];
-  const state = { sort: "", levels: new Map(), tied: false, find: "", pins: data.pinned.length === 2 ? data.pinned : first, runs: [null, null], quantity: "", scale: "linear" };
+  const first = data.pinned.length === 2 ? data.pinned : data.cells.length > 1 ? [0, 1] : [0, 0];
+  const state = { sort: "", levels: new Map(), tied: false, find: "", pins: [...first], runs: [null, null], quantity: "", scale: "linear" };
   const views = {};
   const latest = {};
 
-  const { make } = window.storagelab;
+  const { make, labelled, choice } = window.storagelab;
   const figure = (value, digits = 3) => (value === null || value === undefined ? "" : value.toLocaleString("en", { maximumSignificantDigits: digits }));
   const sum = (values) => values.reduce((all, one) => all + one, 0);
   const pairText = () => `A: ${pinned()[0].name}. B: ${pinned()[1].name}`;
@@ -32,15 +32,6 @@
 
   // ---- Choosing: filters, order, pins ---------------------------------------------------------------------------------
 
-  function labelled(text, control) {
-    control.setAttribute("aria-label", text);
-    return make("label", {}, make("span", {}, text), control);
-  }
-  function choice(options, chosen, onchange) {
-    const select = make("select", { onchange: () => onchange(select.value) });
-    select.append(...options.map(([value, text]) => make("option", { value, selected: value === chosen }, text)));
-    return select;
-  }
   const may = ["fastest", "may be fastest"];
   const front = data.cells.some((cell) => may.includes(cell.verdict)) ? may : [...may, "not told apart"];
   const shown = (cell) =>
@@ -446,7 +437,10 @@
 
   async function draw() {
     await window.storagelab.runScript("runtime");
-    const given = { mode: "vega-lite", actions: false, ast: true, renderer: "svg", tooltip: false };
+    // The titles of axis and legend follow the reader's choice; Vega-Lite has no words for that, Vega has.
+    const titled = { "of the axis": "titles[axis]", "of colours": `titles[colour] + ' (${data.where})'` };
+    const patch = (vega) => JSON.parse(JSON.stringify(vega), (key, value) => (key === "title" && titled[value] ? { signal: titled[value] } : value));
+    const given = { mode: "vega-lite", actions: false, ast: true, renderer: "svg", tooltip: false, patch };
     const narrow = window.innerWidth <= 700;
     views.columns = narrow ? 1 : 3;
     data.plots.all.config.legend.columns = narrow ? 1 : 4;
@@ -470,13 +464,20 @@
     if (series.any()) views.series = await drawn("pair-series", data.plots.series, series.rows());
     await changed(false);
     asked(); // again, as the charts above have grown
+    window.storagelab.settle();
     document.documentElement.dataset.explore = "drawn";
   }
 
-  const series = window.storagelab.seriesOfPair({ data, state, views, PINS, place, widthOf, labelled, choice, figure, keepAddress });
+  const series = window.storagelab.seriesOfPair({ data, state, views, PINS, place, widthOf, figure, keepAddress });
   series.leadTo(showRun);
   const asked = () => { if (location.hash.startsWith("#run-")) window.storagelab.reveal(place("explore-series")); };
   const folded = [place("explore-chart"), place("explore-two")];
+  // What an address has chosen is open; it always names two cells, often only those of the beginning.
+  function openChosen() {
+    if ([...PLOT_CHOICES, "scale"].some((name) => chosen.has(name))) folded[0].open = true;
+    const isOther = (name, pin) => chosen.has(`run${name}`) || (chosen.has(name) && state.pins[pin] !== first[pin]);
+    if (chosen.has("over") || PINS.some(isOther)) folded[1].open = true;
+  }
   readAddress();
   headings();
   filters();
@@ -484,11 +485,10 @@
   place("explore-filters").hidden = false;
   place("explore-rest").hidden = false;
   changed(false);
-  window.addEventListener("hashchange", () => { if (readAddress()) { filters(); pins(); changed(false); asked(); } });
+  window.addEventListener("hashchange", () => { if (readAddress()) { filters(); pins(); changed(false); asked(); openChosen(); } });
   window.addEventListener("resize", () => { clearTimeout(latest.resized); latest.resized = setTimeout(() => changed(false), 200); });
   asked();
-  if (PLOT_CHOICES.some((name) => chosen.has(name)) || chosen.has("scale")) folded[0].open = true;
-  if (chosen.has("over")) folded[1].open = true;
+  openChosen();
   // Charts are drawn when their part opens for the first time.
   let drawing;
   folded.forEach((part) => part.addEventListener("toggle", () => {
@@ -496,5 +496,6 @@
       place("explore-series-caption").textContent = `The charts of this part could not be drawn: ${error.message}`;
     });
   }));
+  window.storagelab.settle();
   document.documentElement.dataset.explore = "ready";
 })();

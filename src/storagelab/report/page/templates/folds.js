@@ -32,7 +32,7 @@
     const own = target.querySelector(":scope > details.part");
     if (own) own.open = true;
     parts.filter((part) => part.open).forEach(fill);
-    target.scrollIntoView();
+    (target.closest(".chart") || target).scrollIntoView(); // a figure with its title
     api.lead(target.closest("main > section"));
   }
   window.addEventListener("hashchange", openTarget);
@@ -150,6 +150,7 @@
       if (whole) {
         figure.some ??= figure.innerHTML;
         figure.innerHTML = words ? whole : figure.some;
+        api.inFull(figure);
       }
       const marks = [...figure.querySelectorAll(":is(path, line, rect)[aria-label]")];
       marks.forEach((mark) => { mark.cell ??= cellOf(mark.getAttribute("aria-label")) ?? -1; });
@@ -158,17 +159,16 @@
       if (isOfCells) {
         marks.forEach((mark) => mark.classList.toggle("left-out", !there.has(mark.cell)));
         figure.querySelectorAll("svg").forEach(leaveOut);
-        figure.querySelectorAll(".role-legend-label text").forEach((text) => { // of a legend that names cells
-          text.closest(".role-scope > g").classList.toggle("left-out", visible[at.get(text.textContent.replace(/^★ /, "").split(":")[0])] === false);
-        });
       }
       const caption = figure.closest(".chart").querySelector(".caption");
       if (!caption.querySelector(".of")) caption.replaceChildren(make("span", { className: "of" }), make("span", {}, ...caption.childNodes));
       const chosen = visible.filter(Boolean).length;
       const isEmpty = isOfCells && !there.size;
       figure.parentElement.classList.toggle("empty", isEmpty);
-      caption.querySelectorAll(".hidden").forEach((one) => { one.hidden = isOfCells && Boolean(words); });
-      const drawn = `Drawn: ${there.size < chosen ? `${whole ? "the fastest " : ""}${there.size} of ${chosen} cells, ` : ""}${words}. `;
+      const isStarred = document.querySelector("#cells-table .recommended:not([hidden])");
+      caption.querySelectorAll(isStarred ? ".hidden" : ".hidden, .star").forEach((one) => { one.hidden = isOfCells && Boolean(words); });
+      const unnamed = figure.querySelector(".wide .role-legend-title.left-out")?.textContent.replace(/ \(.*/, "");
+      const drawn = `Drawn: ${there.size < chosen ? `${whole ? "the fastest " : ""}${there.size} of ${chosen} cells, ` : ""}${words}${unnamed ? `; none is ${unnamed}` : ""}. `;
       caption.querySelector(".of").textContent = isEmpty ? "This chart has none of these cells; “Two cells side by side” has all." : words && `${isOfCells ? drawn : ""}Of all layouts: `;
       figure.dataset.filter = isOfCells ? words : "";
     });
@@ -207,11 +207,23 @@
     });
     shorten(svg, by);
   }
+  // Of a legend, the entries without marks of their colour go.
+  function leaveOutOfLegends(svg) {
+    const inks = (one) => ["fill", "stroke"].map((name) => one.getAttribute(name)).filter((ink) => /^#(?!ffffff)/.test(ink));
+    const drawn = new Set([...svg.querySelectorAll(".role-mark [aria-label]")].filter((mark) => !mark.closest(".left-out")).flatMap(inks));
+    svg.querySelectorAll(".role-legend").forEach((legend) => {
+      const symbols = [...legend.querySelectorAll(".role-legend-symbol path")];
+      const isThere = symbols.map((symbol) => inks(symbol).some((ink) => drawn.has(ink)));
+      symbols.forEach((symbol, at) => symbol.closest(".role-scope > g").classList.toggle("left-out", !isThere[at]));
+      legend.querySelector(".role-legend-title")?.classList.toggle("left-out", !isThere.includes(true));
+    });
+  }
   function leaveOut(svg) {
     const panels = [...svg.querySelectorAll(".cell > g")];
     const panelOf = (one) => one.closest(".cell > g") || svg;
     const has = (panel, which) => panel.querySelector(`.role-mark [aria-label]${which}`) !== null;
     panels.forEach((panel) => panel.classList.toggle("left-out", has(panel, ".left-out") && !has(panel, ":not(.left-out)")));
+    leaveOutOfLegends(svg);
     svg.querySelectorAll(".mark-line.role-mark path:not([aria-label])").forEach((line) => {
       const corners = [...line.getAttribute("d").matchAll(/(-?[\d.]+),(-?[\d.]+)/g)].map(([, x, y]) => [Number(x), Number(y)]);
       const gone = [...panelOf(line).querySelectorAll(".mark-symbol .left-out")].map(placeOf);
@@ -248,6 +260,7 @@
   api.later.then(() => {
     if (chooser) choose();
     if (location.hash) openTarget();
+    api.settle();
     document.documentElement.dataset.later = "ready";
   });
 
@@ -255,19 +268,39 @@
   all.hidden = false;
   all.addEventListener("click", () => {
     const open = all.getAttribute("aria-pressed") !== "true";
-    parts.forEach((part) => { part.open = open; });
+    document.querySelectorAll("details.part").forEach((part) => { part.open = open; });
     all.setAttribute("aria-pressed", open);
     all.textContent = open ? "Fold the evidence" : "Open everything";
   });
 
-  // The page of a running campaign loads itself again, with the same parts open, until its reader stops it.
+  // The page of a running campaign loads itself again, until its reader stops it. What was open is open again, and what
+  // was at the top of the window is there again, also once charts above it have been drawn, unless its reader has moved.
   const soFar = byId("so-far");
-  if (soFar && Array.isArray(history.state?.open)) parts.forEach((part, at) => { part.open = history.state.open.includes(at); });
+  const keyOf = (part) => `${part.closest("section").id} ${[...part.closest("section").querySelectorAll("details")].indexOf(part)}`;
+  let left = history.state?.open && history.state;
+  api.settle = () => {
+    if (!left) return;
+    parts.filter((part) => left.open.includes(keyOf(part))).forEach(fill);
+    if (left.cell && byId("cell-list")) put(api.cells.find(([anchor]) => anchor === left.cell) || api.cells[0]);
+    document.querySelectorAll("main details").forEach((part) => { part.open = left.open.includes(keyOf(part)); });
+    document.querySelectorAll(".tall .scroll").forEach((table) => table.scrollTo({ top: left.down, behavior: "instant" }));
+    const seen = byId(left.at);
+    if (seen) window.scrollBy({ top: seen.getBoundingClientRect().top - left.top, behavior: "instant" });
+  };
+  for (const by of ["wheel", "touchmove", "keydown", "pointerdown"]) window.addEventListener(by, () => { left = null; }, { passive: true });
+  if (left) {
+    history.scrollRestoration = "manual";
+    history.replaceState(null, "");
+  }
+  function leave() {
+    const top = (one) => one.getBoundingClientRect().top;
+    const seen = [...document.querySelectorAll("main, main [id]:not(svg *)")].filter((one) => one.checkVisibility() && top(one) <= window.innerHeight / 4).pop();
+    history.replaceState({ open: [...document.querySelectorAll("main details[open]")].map(keyOf), cell: list.value,
+      down: document.querySelector(".tall .scroll")?.scrollTop, at: seen.id, top: top(seen) }, "");
+    location.reload();
+  }
   if (soFar && Number(soFar.dataset.reloadS)) {
-    const next = setTimeout(() => {
-      history.replaceState({ open: parts.flatMap((part, at) => (part.open ? [at] : [])) }, "");
-      location.reload();
-    }, 1000 * Number(soFar.dataset.reloadS));
+    const next = setTimeout(leave, 1000 * Number(soFar.dataset.reloadS));
     const stop = byId("stop-reloading");
     stop.hidden = false;
     stop.addEventListener("click", () => { clearTimeout(next); stop.remove(); });

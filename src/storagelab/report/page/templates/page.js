@@ -17,6 +17,16 @@
     return made;
   }
 
+  function labelled(text, control) {
+    control.setAttribute("aria-label", text);
+    return make("label", {}, make("span", {}, text), control);
+  }
+  function choice(options, chosen, onchange) {
+    const select = make("select", { onchange: () => onchange(select.value) });
+    select.append(...options.map(([value, text]) => make("option", { value, selected: value === chosen }, text)));
+    return select;
+  }
+
   // As many digits as a chart can support: a thousandth of its axis.
   function rounded(value, end) {
     return value.toLocaleString("en", { maximumFractionDigits: Math.max(0, 2 - Math.floor(Math.log10(end))) });
@@ -150,10 +160,18 @@
     URL.revokeObjectURL(address);
     return canvas.toBlob((png) => offer(png, `${name}.png`), "image/png");
   }
+  // Marks of the page's own drawings are labelled with the ids of cells: they get their names.
+  function inFull(root) {
+    const names = new Map((api.record?.cells || []).map(({ id, name }) => [id, name]));
+    root.querySelectorAll("svg [aria-label]").forEach((mark) => {
+      mark.setAttribute("aria-label", mark.getAttribute("aria-label").replace(/^[^ ,:]+(?=[,:] )|(?<=; )[^ ]+$/g, (id) => names.get(id) || id));
+    });
+  }
   // What comes into the page gets its charts' narrow drawings, their place in the order of tabs, and buttons that save them.
   function adopt(part) {
     part.querySelectorAll(".chart figure").forEach((figure) => {
       narrow(figure);
+      inFull(figure);
       if (figure.tabIndex === 0) return;
       figure.tabIndex = 0;
       figure.addEventListener("keydown", walk);
@@ -220,7 +238,7 @@
   // The page's policy names this script by its hash, so nothing else can be run this way.
   const text = (id) => inflated(document.getElementById(id).textContent).text();
   const api = {
-    make, adopt, lead, narrow: {}, whole: {},
+    make, labelled, choice, adopt, inFull, lead, narrow: {}, whole: {},
     later: text("later").then((known) => { Object.assign(api, JSON.parse(known)); adopt(document); }),
     async runScript(id) { document.head.append(make("script", { textContent: await text(id) })); },
   };
