@@ -115,7 +115,8 @@ def layout_of(findings: Findings, cell: CellSummary) -> dict[str, JsonValue]:
 
 @dataclass(frozen=True)
 class _Load:
-    """One load's layouts: the key of their levels -> the cell. `tied` has only the tied layouts."""
+    """One load's layouts: the key of their levels -> the cell. `tied` has only the tied layouts. Layouts that a crash
+    loses are left out, unless there are no others."""
 
     judged: LoadVerdict
     cells: Mapping[str, CellSummary]
@@ -123,15 +124,23 @@ class _Load:
 
 
 def _load(findings: Findings, judged: LoadVerdict) -> _Load:
-    inside, best = {*judged.cells} - {*judged.not_compared}, {*judged.best, *judged.tied}
+    inside = {*judged.cells} - {*judged.not_compared} - {cell.cell_id for cell in volatile(findings)}
+    best = {*judged.best, *judged.tied}
     cells = {key(layout_of(findings, cell)): cell for cell in findings.cells if cell.cell_id in inside}
     return _Load(judged, cells, tuple(layout for layout, cell in cells.items() if cell.cell_id in best))
+
+
+def volatile(findings: Findings) -> list[CellSummary]:
+    """The cells that a crash loses: none is recommended if there are others. If the answer is a bound, nothing is."""
+    found = [cell for cell in findings.cells if cell.volatile]
+    return found if len(found) < len(findings.cells) and not Ceiling.of(findings) else []
 
 
 def _choices(findings: Findings) -> Iterator[Choice]:
     """One choice for all loads if a layout is among the best under every load; otherwise one choice for each set of
     best layouts."""
-    loads = [_load(findings, load) for load in findings.by_load if load.verdict in JUDGED and load.best]
+    judged = [_load(findings, load) for load in findings.by_load if load.verdict in JUDGED and load.best]
+    loads = [load for load in judged if load.tied]
     common = [layout for layout in loads[0].tied if all(layout in load.tied for load in loads)] if loads else []
     if common:
         yield _choice(findings, loads, common)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from storagelab.findings.answer import answer as answer_of
-from storagelab.findings.answer import layout_of
+from storagelab.findings.answer import layout_of, volatile
 from storagelab.findings.answer_kinds import Answer, Cause, Choice, Limit, Next, Pick
 from storagelab.findings.kinds import kinds
 from storagelab.findings.kinds.ceiling import Ceiling
@@ -20,7 +20,7 @@ from storagelab.report.document import Document
 from storagelab.report.words import compared
 from storagelab.report.words.caution_texts import caution_text, unable_text
 from storagelab.report.words.hosts import host_line
-from storagelab.report.words.ladder import verdict_of
+from storagelab.report.words.ladder import in_order, verdict_of
 from storagelab.words import numbers
 from storagelab.words.names import (
     ALONE,
@@ -140,10 +140,11 @@ def _choices(findings: Findings, found: Answer) -> Iterator[str]:
     choices = found.choices
     if Ceiling.of(findings):
         return
-    if not choices:
+    lost = [*_volatile(findings, found)]
+    if not choices and not lost:
         if any(cell.elapsed_s is not None for cell in findings.cells):
             yield from _none(findings, found)
-    elif found.no_verdict:
+    elif choices and found.no_verdict:
         yield f"No storage verdict: {caution_text(found.no_verdict, findings)}."
     elif len(choices) == 1:
         loads = len(choices[0].loads)
@@ -154,6 +155,7 @@ def _choices(findings: Findings, found: Answer) -> Iterator[str]:
         yield from (_group(findings, choice) for choice in shown)
         if left := len(choices) - len(shown):
             yield f"{left} more groups of {compared.load_noun(findings, 2)} have other layouts, in the report."
+    yield from lost
 
 
 def _use(findings: Findings, choice: Choice, use: str = "use", then: str = "; ") -> str:
@@ -171,6 +173,17 @@ def _use(findings: Findings, choice: Choice, use: str = "use", then: str = "; ")
         they = "they" if pattern.endswith("below") else f"these {meant} {noun(findings.layout_factors, 2)}"
         return f"{use} {pattern}{then}{they} are not told apart; {slower}.{default}"
     return f"{undecided}{pattern} may be the fastest; {slower}.{default}"
+
+
+def _volatile(findings: Findings, found: Answer) -> Iterator[str]:
+    """The layouts that may be the fastest, but that a crash loses; without a choice, the fastest of the others, too."""
+    best = {one for load in findings.by_load for one in load.best}
+    lost = [cell for cell in volatile(findings) if cell.cell_id in best]
+    names = [*dict.fromkeys(short_text(layout_of(findings, cell), labels_of(findings.factors)) for cell in lost)]
+    if names:
+        others = in_order(findings, [cell for cell in findings.cells if not cell.volatile])
+        rest = "" if found.choices or findings.loads else f" Of the others, {others[0].text} has the fastest mean."
+        yield f"No layout to use, as a crash loses its data or log: {'; '.join(names)}.{rest}"
 
 
 def _group(findings: Findings, choice: Choice) -> str:

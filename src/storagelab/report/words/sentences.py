@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from storagelab.findings.answer import answer
 from storagelab.findings.answer_kinds import Answer, Choice
+from storagelab.findings.kinds.ceiling import Ceiling
 from storagelab.findings.kinds.race import RaceSummary
 from storagelab.findings.model import (
     CellSummary,
@@ -294,7 +295,7 @@ def _changes(findings: Findings, found: Dependence, step: EffectChange) -> str:
 def to_decide(findings: Findings, found: Answer) -> Iterator[str]:
     """What follows the recommendation: the gain, the price, and what is unknown; nothing if nothing is recommended."""
     used = [choice for choice in found.choices if choice.pick is not None and not found.no_verdict]
-    told: list[str] = []
+    told = [*Ceiling.sentences(findings)]
     for choice in used[:CHOICES]:
         start = f"With {loads_text(findings, choice)}: " if len(found.choices) > 1 else ""
         parts = (_gained(findings, choice), _priced(findings, choice))
