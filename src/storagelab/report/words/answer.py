@@ -225,10 +225,24 @@ def slower_text(findings: Findings, choice: Choice) -> str:
     """How much slower than the fastest layout those of a choice are at most, and how many other layouts may be the
     fastest.
     """
-    left = (len(choice.tied) - len(choice.meant)) // max(1, len(choice.loads))
+    left = [one for one in choice.tied if one not in choice.meant][: len(choice.tied) // max(1, len(choice.loads))]
+    number = (len(choice.tied) - len(choice.meant)) // max(1, len(choice.loads))
     counted = choice.at_most_slower is None and pattern_text(findings, choice).endswith("below")
-    more = f"; {left} more {noun(findings.layout_factors, left)} may be the fastest" if left and not counted else ""
-    return f"{_at_most_slower(findings, choice)}{more}"
+    more = f"; {number} more {noun(findings.layout_factors, number)}{_which(findings, choice, left)} may be the fastest"
+    return f"{_at_most_slower(findings, choice)}{more if number and not counted else ''}"
+
+
+def _which(findings: Findings, choice: Choice, left: Sequence[str]) -> str:
+    """What distinguishes layouts from those that the pattern describes: the only layout, or levels of a factor."""
+    if len(left) == 1 and len(text := findings.cell(left[0]).text) <= LONGEST:
+        return f" ({text})"
+    names, factors = Names(findings), {factor.name: factor for factor in findings.layout_factors}
+    for name, good in ((one.factor, {*map(repr, one.levels)}) for one in choice.pattern.needed):
+        has = {repr(findings.cell(one).levels[name]) for one in left}
+        if has and not has & good:
+            levels = [level.value for level in factors[name].levels if repr(level.value) in has]
+            return f", with {names.levels(name, levels, full=True)},"
+    return ""
 
 
 def _at_most_slower(findings: Findings, choice: Choice) -> str:
@@ -375,7 +389,7 @@ def next_text(findings: Findings, step: Next) -> str:
 
 
 # --- short names of factors, and of several of their levels -----------------------------------------------------------
-_ITEMS = 4
+_ITEMS = 6
 """The most levels of a list that are written out."""
 
 
@@ -429,7 +443,7 @@ class Names:
             return listed_or(texts)
         good = {value_text(level) for level in levels}
         left = [text for level in factor.levels if (text := value_text(level.value)) not in good]
-        if len(left) <= 2:
+        if len(left) <= _ITEMS:
             return f"any except {listed_or(left, 'and')}"
         of = f" ({len(levels)} of {len(factor.levels)})" * (len(texts) == len(levels))
         return listed_or([*texts[:2], f"{len(texts) - 2} others{of}"])

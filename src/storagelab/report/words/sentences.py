@@ -24,7 +24,7 @@ from storagelab.findings.model import (
 )
 from storagelab.findings.times import Disagreement, disagreement
 from storagelab.report.words import compared
-from storagelab.report.words.answer import CHOICES, LONGEST, in_full, loads_text
+from storagelab.report.words.answer import CHOICES, LONGEST, Names, in_full, loads_text
 from storagelab.report.words.caution_texts import found_sentences
 from storagelab.report.words.compared import change_text, effect_change, moves_throughput, told
 from storagelab.report.words.hosts import host_sentences
@@ -270,9 +270,10 @@ def _independent(findings: Findings) -> list[str]:
     loads = {name for load in findings.loads for name in load.load}
     # The best level under one load may not be the best over all loads.
     over_all = f", over all {compared.load_noun(findings, 2)} together" * all(loads & {*row.averaged} for row in rows)
+    mean, them = " on average" * any(row.averaged for row in rows), "them" if len(rows) > 1 else "it"
     return [
-        f"{capital(phrase(factor, common))} may be the fastest whatever {others}{over_all}: these runs don't show "
-        f"that the best {factor_noun(factor)} depends on {'them' if len(rows) > 1 else 'it'}."
+        f"{capital(Names(findings).levels(factor, common, full=True))} may be the fastest{mean} whatever "
+        f"{others}{over_all}: these runs don't show that the best {factor_noun(factor)} depends on {them}."
     ]
 
 

@@ -41,8 +41,7 @@
     select.append(...options.map(([value, text]) => make("option", { value, selected: value === chosen }, text)));
     return select;
   }
-  const may = ["fastest", "may be fastest"];
-  const front = data.cells.some((cell) => may.includes(cell.verdict)) ? may : [...may, "not told apart"];
+  const front = ["fastest", "may be fastest", "not told apart"];
   const shown = (cell) =>
     [...state.levels].every(([factor, levels]) => levels.has(cell.at[factor])) &&
     (!state.tied || front.includes(cell.verdict)) &&
