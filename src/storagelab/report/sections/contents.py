@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import accumulate
+from itertools import accumulate, islice
 
 from storagelab.findings.answer import answer
 from storagelab.findings.cautions.odd_runs import OddRun
@@ -149,10 +149,12 @@ def _cautions(findings: Findings, told: Sequence[tuple[Sequence[Caution], str]])
 def _links(findings: Findings, cautions: Sequence[Caution]) -> list[Link]:
     """Links to the time series of the odd runs, those that deviate most first."""
     odd = sorted((one for one in cautions if isinstance(one, OddRun)), key=lambda one: -abs(one.deviation_sd))
-    runs = [run for one in odd for run in one.runs_meant(findings)][:_MOST_LINKS]
+    runs = [run for one in odd for run in one.runs_meant(findings)]
+    left = [Link(f"and {len(runs) - _MOST_LINKS} more", "over-time")] * (len(runs) > _MOST_LINKS)
     if len(findings.cells) < 2:
-        return [Link(f"repetition {repetition}", "over-time") for _, repetition in runs]
-    return [Link(f"{cell_id}, repetition {number}", run_anchor(cell_id, number)) for cell_id, number in runs]
+        return [*(Link(f"repetition {number}", "over-time") for _, number in runs[:_MOST_LINKS]), *left]
+    named = ((f"{cell_id}, repetition {number}", run_anchor(cell_id, number)) for cell_id, number in runs)
+    return [*(Link(*one) for one in islice(named, _MOST_LINKS)), *left]
 
 
 def _best_levels(findings: Findings) -> Iterator[Table]:
