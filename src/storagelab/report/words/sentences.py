@@ -142,7 +142,8 @@ def _on_the_best(findings: Findings) -> list[str]:
     best = next((findings.cell(cell_id) for cell_id in findings.best), None)
     if best is None or best.elapsed_s is None or best.work_per_s is None:
         return []
-    which = "Fastest" if findings.verdict == "winner" else "Fastest mean"
+    compared_only = any(findings.cell(one).elapsed_s is not None for one in findings.not_compared)
+    which = "Fastest" if findings.verdict == "winner" else f"Fastest mean{' of those compared' * compared_only}"
     within = " of its block, and between blocks no verdict is given" if in_blocks(findings) else ""
     time = [] if compared.set_time(findings) else [numbers.seconds_estimate(best.elapsed_s.mean)]
     rate = rows_per_s_estimate(best.work_per_s.mean, compared.rate_unit(findings))
