@@ -222,12 +222,12 @@ def _pick(findings: Findings, loads: Sequence[_Load], tied: Sequence[str]) -> Pi
     """
     among = [loads[0].cells[layout] for layout in tied]
     behind = {cell.cell_id: _behind(findings, loads, layout) for cell, layout in zip(among, tied, strict=True)}
-    slow, margin = _slower_levels(findings), CHEAPER_WITHIN if findings.indifferent is None else findings.indifferent
+    slow, margin = _slower_levels(findings), default_within(findings)
     left = [cell for cell in among if not slow & {(name, repr(level)) for name, level in cell.levels.items()}] or among
     most = (1 + margin) * min(behind[cell.cell_id] for cell in left)
     left = [cell for cell in left if behind[cell.cell_id] <= most]
     alike = left == [cell for cell in among if behind[cell.cell_id] <= 1 + margin]
-    decided: list[Preference] = ["fastest"] if len(left) == 1 < len(among) and behind[left[0].cell_id] == 1 else []
+    decided: list[Preference] = ["fastest"] if len(left) == 1 < len(among) else []
     priced = all(cell.price_per_month is not None for cell in among)
     for preference in findings.prefer if priced else [one for one in findings.prefer if one != "lowest-price"]:
         worth = {cell.cell_id: _worth(findings, cell, preference, behind) for cell in left}
@@ -243,6 +243,11 @@ def _pick(findings: Findings, loads: Sequence[_Load], tied: Sequence[str]) -> Pi
         at_most_slower=_most(findings, loads, [key(levels)]), capacity_bytes=cell.capacity_bytes, keeps=keeps,
         capacities=capacities,
     )  # fmt: skip
+
+
+def default_within(findings: Findings) -> float:
+    """The share of more time that a cheaper layout may take to be the default."""
+    return CHEAPER_WITHIN if findings.indifferent is None else findings.indifferent
 
 
 def _slower_levels(findings: Findings) -> set[tuple[str, str]]:
@@ -465,5 +470,5 @@ def _more_repetitions(findings: Findings, choices: Sequence[Choice]) -> Next | N
         if needed is None or needed > REPETITIONS_MOST:
             return None
         if needed > made:
-            return Next(step="repetitions", repetitions=needed, effect=effect)
+            return Next(step="repetitions", repetitions=max(needed, REPETITIONS_SOUND), effect=effect)
     return None

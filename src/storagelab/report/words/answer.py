@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from storagelab.findings.answer import answer as answer_of
-from storagelab.findings.answer import layout_of, volatile
+from storagelab.findings.answer import default_within, layout_of, volatile
 from storagelab.findings.answer_kinds import Answer, Cause, Choice, Limit, Next, Pick
 from storagelab.findings.kinds import kinds
 from storagelab.findings.kinds.ceiling import Ceiling
@@ -130,9 +130,10 @@ def _so_far(findings: Findings, found: Answer) -> Iterator[str]:
     said = _choices(findings, found)
     if found.next is not None and found.next.step == "runs" and (first := next(said, None)):
         ran = len({short_text(layout_of(findings, cell), {}) for cell in findings.cells if cell.elapsed_s is not None})
-        of = f" of {ran} of {found.layouts} {noun(findings.layout_factors, 2)}:" if ran < found.layouts else ""
+        of = f"{ran} of {found.layouts} {noun(findings.layout_factors, 2)}" if ran < found.layouts else ""
         open_ = of and not all(one.verdict == "winner" or is_bounded(findings, one) for one in found.choices)
-        yield f"So far,{of} not decided." if open_ else f"So far,{of} {first[:1].lower()}{first[1:]}"
+        after = f"So far, after {of}," if of else "So far,"
+        yield f"Not decided: only {of} have run." if open_ else f"{after} {first[:1].lower()}{first[1:]}"
     yield from said
 
 
@@ -272,15 +273,17 @@ def _default(findings: Findings, choice: Choice) -> str:
 
 def _reason(findings: Findings, choice: Choice, pick: Pick) -> str:
     """Why this one of several layouts is the default."""
-    reasons = [_REASONS.get(one, one.replace("-", " ")) for one in pick.decided_by]
-    if pick.decided_by == ("fastest",):
+    reasons = [_REASONS.get(one, one.replace("-", " ")) for one in pick.decided_by] or [_REASONS["baseline"]]
+    if pick.decided_by == ("fastest",) and pick.within is not None:
         return reasons[0]
-    if pick.within is not None:
-        near = f"of those within {percent(pick.within)} of the fastest"
-        return f"{near}: {', then '.join(reasons or [_REASONS['baseline']])}"
-    load = f"least behind the fastest under any {compared.load_noun(findings)}"
-    nearest = _REASONS["fastest"] if len(choice.loads) < 2 else load
-    return ", then ".join(["no surely slower level", nearest, *reasons])
+    margin, load = (
+        percent(default_within(findings)),
+        f" under each {compared.load_noun(findings)}" * (len(choice.loads) > 1),
+    )
+    among = f"within {margin} of the fastest" if pick.within is not None else "without a surely slower level"
+    if pick.within is None and pick.decided_by != ("fastest",):
+        among += f", within {margin} of their fastest{load}"
+    return f"of those {among}: {', then '.join(reasons)}"
 
 
 def loads_text(findings: Findings, choice: Choice) -> str:
