@@ -99,7 +99,7 @@ class Demands:
     """The volumes whose devices were not counted. All requests are assumed to reach these devices."""
 
 
-def demands_of(capture: Capture, name: str) -> Demands:
+def check_load(capture: Capture, name: str) -> None:
     """Raises StoreError, which begins with `name`, if the capture shows no load that could be predicted."""
     manifest = capture.manifest
     asked = sum(row.requests for row in capture.io if row.operation != "sync")
@@ -123,6 +123,12 @@ def demands_of(capture: Capture, name: str) -> Demands:
             f"{name}: can't say: the machine was busy with other work: {machine}\n"
             "  Capture again while it has none; clients of the load may run on another machine."
         )
+
+
+def demands_of(capture: Capture, name: str) -> Demands:
+    """What the load needs. Raises StoreError as `check_load` does."""
+    check_load(capture, name)
+    manifest, transactions = capture.manifest, capture.manifest.transactions
     ended = float(transactions) if transactions is not None else manifest.seconds
     per_s = ended / manifest.seconds
     sessions = manifest.connections or 1.0

@@ -160,7 +160,7 @@ def signed_percent(ratio: float | None, half_width: float | None = None) -> str:
         return f"{'+' if ratio > 1 else '-'}<0.1 %" if abs(ratio - 1) > 1e-9 else "0 %"
     if ratio >= 2:
         return f"x {significant(ratio, 2)}"
-    return f"{'+' if ratio > 1 else '-'}{_share_of_change(ratio - 1, half_width)}"
+    return f"{'+' if ratio > 1 else '-'}{_share_of_change(ratio - 1, half_width).replace('less than ', '<')}"
 
 
 def ratio_text(ratio: float, decimals: int = 2) -> str:
