@@ -48,7 +48,7 @@ class RaceSummary(Finding, use_attribute_docstrings=True):
     def line(cls, findings: Findings) -> str:
         """Whether the race reached its margin, if no winner says more."""
         for race in cls.of(findings):
-            if race.within and not race.open and findings.verdict != "winner":
+            if race.within and not race.open and findings.verdict != "winner" and findings.best:
                 most = f"at most {percent(race.within)} slower than the fastest (95 %)"
                 return f"The race's goal is met: {_leader(findings)} is {most}."
         return ""
@@ -86,11 +86,9 @@ def _end(race: RaceSummary, findings: Findings) -> str:
 
 def _leader(findings: Findings) -> str:
     """The layout with the fastest mean, or that of each load."""
-    return (
-        "the fastest mean under each load"
-        if findings.loads
-        else f"the fastest mean ({findings.cell(findings.best[0]).text})"
-    )
+    if findings.loads:
+        return "the fastest mean under each load"
+    return f"the fastest mean ({findings.cell(findings.best[0]).text})" if findings.best else "the fastest mean"
 
 
 def find(evidence: Evidence) -> Iterator[RaceSummary]:

@@ -226,8 +226,9 @@ def slower_text(findings: Findings, choice: Choice) -> str:
     """How much slower than the fastest layout those of a choice are at most, and how many other layouts may be the
     fastest.
     """
-    left = [one for one in choice.tied if one not in choice.meant][: len(choice.tied) // max(1, len(choice.loads))]
-    number = (len(choice.tied) - len(choice.meant)) // max(1, len(choice.loads))
+    of_one_load = choice.tied[: len(choice.tied) // max(1, len(choice.loads))]
+    left = [one for one in of_one_load if one not in choice.meant]
+    number = len(left)
     counted = choice.at_most_slower is None and pattern_text(findings, choice).endswith("below")
     more = f"; {number} more {noun(findings.layout_factors, number)}{_which(findings, choice, left)} may be the fastest"
     return f"{_at_most_slower(findings, choice)}{more if number and not counted else ''}"
@@ -235,14 +236,15 @@ def slower_text(findings: Findings, choice: Choice) -> str:
 
 def _which(findings: Findings, choice: Choice, left: Sequence[str]) -> str:
     """What distinguishes layouts from those that the pattern describes: the only layout, or levels of a factor."""
-    if len(left) == 1 and len(text := findings.cell(left[0]).text) <= LONGEST:
+    levels = [layout_of(findings, findings.cell(one)) for one in left]
+    if len(left) == 1 and len(text := short_text(levels[0], labels_of(findings.factors))) <= LONGEST:
         return f" ({text})"
     names, factors = Names(findings), {factor.name: factor for factor in findings.layout_factors}
     for name, good in ((one.factor, {*map(repr, one.levels)}) for one in choice.pattern.needed):
-        has = {repr(findings.cell(one).levels[name]) for one in left}
+        has = {repr(one[name]) for one in levels}
         if has and not has & good:
-            levels = [level.value for level in factors[name].levels if repr(level.value) in has]
-            return f", with {names.levels(name, levels, full=True)},"
+            outside = [level.value for level in factors[name].levels if repr(level.value) in has]
+            return f", with {names.levels(name, outside, full=True)},"
     return ""
 
 
@@ -276,13 +278,12 @@ def _reason(findings: Findings, choice: Choice, pick: Pick) -> str:
     reasons = [_REASONS.get(one, one.replace("-", " ")) for one in pick.decided_by] or [_REASONS["baseline"]]
     if pick.decided_by == ("fastest",) and pick.within is not None:
         return reasons[0]
-    margin, load = (
-        percent(default_within(findings)),
-        f" under each {compared.load_noun(findings)}" * (len(choice.loads) > 1),
-    )
+    margin, fastest = percent(default_within(findings)), "their fastest"
+    if len(choice.loads) > 1:
+        fastest = f"the one least behind under any {compared.load_noun(findings)}"
     among = f"within {margin} of the fastest" if pick.within is not None else "without a surely slower level"
     if pick.within is None and pick.decided_by != ("fastest",):
-        among += f", within {margin} of their fastest{load}"
+        among += f", within {margin} of {fastest}"
     return f"of those {among}: {', then '.join(reasons)}"
 
 

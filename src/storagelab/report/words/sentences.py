@@ -271,10 +271,11 @@ def _independent(findings: Findings) -> list[str]:
     loads = {name for load in findings.loads for name in load.load}
     # The best level under one load may not be the best over all loads.
     over_all = f", over all {compared.load_noun(findings, 2)} together" * all(loads & {*row.averaged} for row in rows)
-    mean, them = " on average" * any(row.averaged for row in rows), "them" if len(rows) > 1 else "it"
+    mean = over_all or " on average" * any(row.averaged for row in rows)
+    them = "them" if len(rows) > 1 else "it"
     return [
-        f"{capital(Names(findings).levels(factor, common, full=True))} may be the fastest{mean} whatever "
-        f"{others}{over_all}: these runs don't show that the best {factor_noun(factor)} depends on {them}."
+        f"{capital(Names(findings).levels(factor, common, full=True))} may be the fastest whatever "
+        f"{others}{mean}: these runs don't show that the best {factor_noun(factor)} depends on {them}."
     ]
 
 
