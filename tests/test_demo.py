@@ -85,22 +85,16 @@ def bounded(slower: float, factors=None, **environment):
     )
 
 
-def test_a_layout_in_memory_is_a_bound_and_not_to_be_used():
-    findings = bounded(1.5)
-    (found,) = Ceiling.of(findings)
-    (row,) = findings.comparisons
-    assert found.gain == row.ratio  # the one record of comparison
-    told = opening(findings)
-    assert told.head[0].startswith("No faster volume can gain more with this load: log on b 1.50")
-    assert not any("Use" in text for text in told.head)
-    assert not recommended(findings, answer(findings))
-
-
-def test_a_layout_in_memory_is_a_bound_under_each_load():
-    findings = bounded(1.5, {"workload.connections": [1, 4], LOG: ["a", "b"]})
-    assert len(Ceiling.of(findings)) == 2
-    told = opening(findings).head[0]
-    assert told.startswith("No faster volume can gain more with these loads: log on b 1.50 to 1.50 (1.5")
+@pytest.mark.parametrize(
+    ("loads", "told"),
+    [({}, "this load: log on b 1.50 ("), ({"workload.connections": [1, 4]}, "these loads: log on b 1.50 to ")],
+)
+def test_a_layout_in_memory_is_a_bound_under_each_load_and_not_to_be_used(loads, told):
+    findings = bounded(1.5, {**loads, LOG: ["a", "b"]})
+    gains = [one.gain for one in Ceiling.of(findings)]
+    assert gains == [row.ratio for row in findings.comparisons]  # the one record of comparison
+    assert opening(findings).head[0].startswith(f"No faster volume can gain more with {told}")
+    assert not any("Use" in text for text in opening(findings).head)
     assert not recommended(findings, answer(findings))
 
 

@@ -63,11 +63,12 @@ def _range(gains: Sequence[Estimate]) -> str:
 
 
 def find(evidence: Evidence) -> Iterator[Ceiling]:
-    free, all_cells = ({cell.cell_id for cell in evidence.cells if cell.volatile or every} for every in (False, True))
-    loads = [load.cells for load in evidence.basis.stated.judged.loads] or [all_cells]
-    on_drives = [[cell_id for cell_id in load if cell_id not in free] for load in loads]
-    for load, waiting in zip(loads, on_drives, strict=True) if all(len(one) == 1 for one in on_drives) else ():
-        for cell_id in sorted(free.intersection(load)):
-            gain = ratio_of(evidence.basis, evidence.plan, cell_id, waiting[0])
+    free = {cell.cell_id for cell in evidence.cells if cell.volatile}
+    every = {cell.cell_id for cell in evidence.cells}
+    loads = [{*load.cells} for load in evidence.basis.stated.judged.loads] or [every]
+    for load in loads if all(len(load - free) == 1 for load in loads) else ():
+        (on_drives,) = load - free
+        for cell_id in sorted(free & load):
+            gain = ratio_of(evidence.basis, evidence.plan, cell_id, on_drives)
             if gain is not None:
-                yield Ceiling(cell_id=cell_id, on_drives=waiting[0], gain=gain)
+                yield Ceiling(cell_id=cell_id, on_drives=on_drives, gain=gain)

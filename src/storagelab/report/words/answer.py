@@ -168,12 +168,11 @@ def _use(findings: Findings, choice: Choice, use: str = "use", then: str = "; ")
     if few := _untold(findings, choice):
         return f"{undecided}{few}.{default}"
     slower, meant = slower_text(findings, choice), len(choice.meant) // max(1, len(choice.loads))
-    if choice.at_most_slower is not None and (is_bounded(findings, choice) or meant <= 1):
-        return f"{use} {pattern}{then}{slower}.{default}"
-    if choice.at_most_slower is not None and choice.pattern.needed:
-        they = "they" if pattern.endswith("below") else f"these {meant} {noun(findings.layout_factors, 2)}"
-        return f"{use} {pattern}{then}{they} are not told apart; {slower}.{default}"
-    return f"{undecided}{pattern} may be the fastest; {slower}.{default}"
+    told = is_bounded(findings, choice) or meant <= 1
+    if choice.at_most_slower is None or not (told or choice.pattern.needed):
+        return f"{undecided}{pattern} may be the fastest; {slower}.{default}"
+    they = "they" if pattern.endswith("below") else f"these {meant} {noun(findings.layout_factors, 2)}"
+    return f"{use} {pattern}{then}{'' if told else f'{they} are not told apart; '}{slower}.{default}"
 
 
 def _volatile(findings: Findings, found: Answer) -> Iterator[str]:
