@@ -314,9 +314,9 @@ def test_while_layouts_wait_for_their_runs_the_answer_is_for_those_that_ran_and_
     runs = make_runs(experiment, plan, elapsed=noisy(lambda levels: {1: 2.5, 4: 2.0, 8: 2.2}[levels[FILES]]))
     far = make_runs(experiment, plan, elapsed=lambda levels, repetition: 2 + levels[FILES] * repetition % 5)
     few = [run for run in far if run.cell_id != "cell-003" and run.repetition < 3]
-    assert opened(analyse(experiment, plan, few)).head[0] == "So far, of 2 of 3 layouts: not decided."
+    assert opened(analyse(experiment, plan, few)).head[0] == "Not decided: only 2 of 3 layouts have run."
     some = opened(analyse(experiment, plan, [run for run in runs if run.cell_id != "cell-003"]))
-    assert some.head[0].startswith("So far, of 2 of 3 layouts: use 4 data files: at most ")
+    assert some.head[0].startswith("So far, after 2 of 3 layouts, use 4 data files: at most ")
     assert some.next.startswith("Next: make the 5 runs that are missing")
     for told, recommended in ((some, []), (opened(analyse(experiment, plan, runs)), ["cell-002"])):
         assert [rung.cell_id for ladder in told.ladders for rung in ladder.rungs if rung.recommended] == recommended

@@ -75,25 +75,35 @@ def test_where_memory_lacks_room_the_bound_is_a_server_that_waits_for_no_disk(ho
     assert "/dev/shm lacks space; so the bound is a server on this disk without syncs" in capsys.readouterr().err
 
 
-def bounded(slower: float, **environment):
-    """FABRICATED. The log on volume a takes `slower` times as long as on b, which is in memory."""
+def bounded(slower: float, factors=None, **environment):
+    """FABRICATED. The log on volumes other than b, which is in memory, takes `slower` times as long."""
     volumes = {"a": {"filesystem": "ext4"}, "b": {"filesystem": "tmpfs"}}
     return analysed(
-        {LOG: ["a", "b"]},
-        elapsed=lambda of, n: (slower if of[LOG] == "a" else 1.0) * (10 + 0.01 * n),
+        factors or {LOG: ["a", "b"]},
+        elapsed=lambda of, n: (1.0 if of[LOG] == "b" else slower) * (10 + 0.01 * n),
         environment={"volumes": volumes, **environment},
     )
 
 
-def test_a_layout_in_memory_is_a_bound_and_not_to_be_used():
-    findings = bounded(1.5)
-    (found,) = Ceiling.of(findings)
-    (row,) = findings.comparisons
-    assert found.gain == row.ratio  # the one record of comparison
-    told = opening(findings)
-    assert told.head[0].startswith("No faster volume can gain more with this load: log on b 1.50")
-    assert not any("Use" in text for text in told.head)
+@pytest.mark.parametrize(
+    ("loads", "told"),
+    [({}, "this load: log on b 1.50 ("), ({"workload.connections": [1, 4]}, "these loads: log on b 1.50 to ")],
+)
+def test_a_layout_in_memory_is_a_bound_under_each_load_and_not_to_be_used(loads, told):
+    findings = bounded(1.5, {**loads, LOG: ["a", "b"]})
+    gains = [one.gain for one in Ceiling.of(findings)]
+    assert gains == [row.ratio for row in findings.comparisons]  # the one record of comparison
+    assert opening(findings).head[0].startswith(f"No faster volume can gain more with {told}")
+    assert not any("Use" in text for text in opening(findings).head)
     assert not recommended(findings, answer(findings))
+
+
+@pytest.mark.parametrize(("slower", "use"), [(1.5, set()), (0.5, {"a"})])
+def test_beside_several_layouts_on_drives_none_in_memory_is_recommended(slower, use):
+    findings = bounded(slower, {LOG: ["a", "b", "c"]})
+    assert {findings.cell(cell_id).levels[LOG] for cell_id in recommended(findings, answer(findings))} == use
+    lost = "No layout to use, as a crash loses its data or log: log on b." in " ".join(opening(findings).head)
+    assert lost is not bool(use)
 
 
 def test_if_memory_gains_little_storage_is_not_what_limits_the_load():

@@ -201,7 +201,7 @@ def test_layouts_that_share_a_row_stand_where_their_first_would_and_have_their_v
 def test_a_ratio_without_an_interval_is_an_o_and_the_one_that_others_are_compared_with_a_star():
     lines = answered(analyse(*make_campaign({FILES: [1, 4]}, 1))).splitlines()
     assert [(" * " in line, " o " in line) for line in lines[2:4]] == [(True, False), (False, True)]
-    assert lines[4].strip() == "o: no interval"
+    assert lines[4].strip() == "o no interval"
 
 
 def screens() -> str:

@@ -115,7 +115,8 @@ def layout_of(findings: Findings, cell: CellSummary) -> dict[str, JsonValue]:
 
 @dataclass(frozen=True)
 class _Load:
-    """One load's layouts: the key of their levels -> the cell. `tied` has only the tied layouts."""
+    """One load's layouts: the key of their levels -> the cell. `tied` has only the tied layouts. Layouts that a crash
+    loses are left out, unless there are no others."""
 
     judged: LoadVerdict
     cells: Mapping[str, CellSummary]
@@ -123,15 +124,23 @@ class _Load:
 
 
 def _load(findings: Findings, judged: LoadVerdict) -> _Load:
-    inside, best = {*judged.cells} - {*judged.not_compared}, {*judged.best, *judged.tied}
+    inside = {*judged.cells} - {*judged.not_compared} - {cell.cell_id for cell in volatile(findings)}
+    best = {*judged.best, *judged.tied}
     cells = {key(layout_of(findings, cell)): cell for cell in findings.cells if cell.cell_id in inside}
     return _Load(judged, cells, tuple(layout for layout, cell in cells.items() if cell.cell_id in best))
+
+
+def volatile(findings: Findings) -> list[CellSummary]:
+    """The cells that a crash loses: none is recommended if there are others. If the answer is a bound, nothing is."""
+    found = [cell for cell in findings.cells if cell.volatile]
+    return found if len(found) < len(findings.cells) and not Ceiling.of(findings) else []
 
 
 def _choices(findings: Findings) -> Iterator[Choice]:
     """One choice for all loads if a layout is among the best under every load; otherwise one choice for each set of
     best layouts."""
-    loads = [_load(findings, load) for load in findings.by_load if load.verdict in JUDGED and load.best]
+    judged = [_load(findings, load) for load in findings.by_load if load.verdict in JUDGED and load.best]
+    loads = [load for load in judged if load.tied]
     common = [layout for layout in loads[0].tied if all(layout in load.tied for load in loads)] if loads else []
     if common:
         yield _choice(findings, loads, common)
@@ -213,12 +222,12 @@ def _pick(findings: Findings, loads: Sequence[_Load], tied: Sequence[str]) -> Pi
     """
     among = [loads[0].cells[layout] for layout in tied]
     behind = {cell.cell_id: _behind(findings, loads, layout) for cell, layout in zip(among, tied, strict=True)}
-    slow, margin = _slower_levels(findings), CHEAPER_WITHIN if findings.indifferent is None else findings.indifferent
+    slow, margin = _slower_levels(findings), default_within(findings)
     left = [cell for cell in among if not slow & {(name, repr(level)) for name, level in cell.levels.items()}] or among
     most = (1 + margin) * min(behind[cell.cell_id] for cell in left)
     left = [cell for cell in left if behind[cell.cell_id] <= most]
     alike = left == [cell for cell in among if behind[cell.cell_id] <= 1 + margin]
-    decided: list[Preference] = ["fastest"] if len(left) == 1 < len(among) and behind[left[0].cell_id] == 1 else []
+    decided: list[Preference] = ["fastest"] if len(left) == 1 < len(among) else []
     priced = all(cell.price_per_month is not None for cell in among)
     for preference in findings.prefer if priced else [one for one in findings.prefer if one != "lowest-price"]:
         worth = {cell.cell_id: _worth(findings, cell, preference, behind) for cell in left}
@@ -234,6 +243,11 @@ def _pick(findings: Findings, loads: Sequence[_Load], tied: Sequence[str]) -> Pi
         at_most_slower=_most(findings, loads, [key(levels)]), capacity_bytes=cell.capacity_bytes, keeps=keeps,
         capacities=capacities,
     )  # fmt: skip
+
+
+def default_within(findings: Findings) -> float:
+    """The share of more time that a cheaper layout may take to be the default."""
+    return CHEAPER_WITHIN if findings.indifferent is None else findings.indifferent
 
 
 def _slower_levels(findings: Findings) -> set[tuple[str, str]]:
@@ -456,5 +470,5 @@ def _more_repetitions(findings: Findings, choices: Sequence[Choice]) -> Next | N
         if needed is None or needed > REPETITIONS_MOST:
             return None
         if needed > made:
-            return Next(step="repetitions", repetitions=needed, effect=effect)
+            return Next(step="repetitions", repetitions=max(needed, REPETITIONS_SOUND), effect=effect)
     return None

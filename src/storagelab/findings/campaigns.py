@@ -37,6 +37,7 @@ from storagelab.spec.reading import differences
 from storagelab.stats.contrast import named
 from storagelab.stats.intervals import ALPHA, from_logs, t_point
 from storagelab.words import numbers
+from storagelab.words.names import value_text
 
 OVERALL_SHARE = 0.5
 """The overall ratio's share of the error: this ratio is one statement, the one that a gate needs."""
@@ -218,8 +219,13 @@ def _found(first: Campaign, second: Campaign, others: int, earlier: Sequence[Cam
     try:
         return compare(first, second, others, earlier=earlier)
     except LookupError:
-        factors = (", ".join(factor.name for factor in one.experiment.factors) or "none" for one in (first, second))
-        hint = f"layouts are matched by the levels of their factors: {'; '.join(factors)}"
+        factors = [{of.name: [value_text(one.value) for one in of.levels] for of in it.experiment.factors}
+                   for it in (first, second)]  # fmt: skip
+        apart = [name for name, levels in factors[0].items() if not {*levels} & {*factors[1].get(name, levels)}]
+        hint = f"layouts are matched by the levels of their factors{'; these have none in common:' * bool(apart)}"
+        for name in apart:
+            of_first, of_second = (" | ".join(of[name]) for of in factors)
+            hint += f"\n    {name}: {of_first} in {first.name}; {of_second} in {second.name}"
         if unknown := varied_by_one(first, second):
             hint += f"\n  only one of them varies {', '.join(unknown)}, and the other's value is not one of its levels"
         problem = f"{first.name} and {second.name} have no layout in common that was run in both"

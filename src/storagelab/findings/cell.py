@@ -309,6 +309,8 @@ class CellSummary(Described):
     """other findings of its runs"""
     labels: dict[str, str] = Field(default_factory=dict)
     """the spec's own short names of what varies"""
+    volatile: bool = False
+    """whether a crash of the machine loses its data or log: they are in memory, or nothing is synced"""
 
     @property
     def text(self) -> str:

@@ -105,9 +105,9 @@ class Demands:
     """The volumes whose devices were not counted. For these, all requests are assumed to reach the device."""
 
 
-def demands_of(capture: Capture, name: str) -> Demands:
-    """The demands of the captured load. `name` is the capture's name for messages. Raises StoreError if the capture
-    shows no load that can be predicted.
+def check_load(capture: Capture, name: str) -> None:
+    """Raises StoreError if the capture shows no load that can be predicted. `name` is the capture's name for the
+    message.
     """
     manifest = capture.manifest
     asked = sum(row.requests for row in capture.io if row.operation != "sync")
@@ -131,6 +131,12 @@ def demands_of(capture: Capture, name: str) -> Demands:
             f"{name}: can't say: the machine was busy with other work: {machine}\n"
             "  Capture again while it has no other work; clients of the load may run on another machine."
         )
+
+
+def demands_of(capture: Capture, name: str) -> Demands:
+    """The demands of the captured load. Raises StoreError like `check_load`."""
+    check_load(capture, name)
+    manifest, transactions = capture.manifest, capture.manifest.transactions
     ended = float(transactions) if transactions is not None else manifest.seconds
     per_s = ended / manifest.seconds
     sessions = manifest.connections or 1.0

@@ -15,7 +15,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from storagelab import screen
-from storagelab.errors import SpecError
+from storagelab.errors import SpecError, StoreError
 from storagelab.verbs import Unused, Verb, amount, when
 
 app = Verb("Predict", 1)
@@ -72,14 +72,18 @@ def capture(
         manifest = manifest.model_copy(update={"cost_percent": cost.percent, "notes": (*manifest.notes, cost.words)})
         folder.write_manifest(output, manifest)
     volumes = output / VOLUMES_FILE
+    from storagelab.predicting.demands import check_load
     from storagelab.predicting.reckoning import skeleton
 
     write_whole(volumes, [skeleton(manifest).encode()], within=output)
-    print_document(screen.out(), capture_paper(folder.read(output), output.resolve().name))
-    screen.say(
-        f"capture: {output}\nto see who does what, where and when: storagelab report {output}\n"
-        f"to predict other volumes, fill in {volumes}: storagelab predict {output} --volumes {volumes}"
-    )
+    captured = folder.read(output)
+    print_document(screen.out(), capture_paper(captured, output.resolve().name))
+    screen.say(f"capture: {output}\nto see who does what, where and when: storagelab report {output}")
+    try:
+        check_load(captured, str(output))
+        screen.say(f"to predict other volumes, fill in {volumes}: storagelab predict {output} --volumes {volumes}")
+    except StoreError as problem:
+        screen.say(f"no prediction is possible from {problem}")
 
 
 @contextlib.contextmanager

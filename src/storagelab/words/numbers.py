@@ -160,7 +160,7 @@ def signed_percent(ratio: float | None, half_width: float | None = None) -> str:
         return f"{'+' if ratio > 1 else '-'}<0.1 %" if abs(ratio - 1) > 1e-9 else "0 %"
     if ratio >= 2:
         return f"x {significant(ratio, 2)}"
-    return f"{'+' if ratio > 1 else '-'}{_share_of_change(ratio - 1, half_width)}"
+    return f"{'+' if ratio > 1 else '-'}{_share_of_change(ratio - 1, half_width).replace('less than ', '<')}"
 
 
 def ratio_text(ratio: float, decimals: int = 2) -> str:
@@ -212,9 +212,9 @@ def differs_by(ratio: Estimate) -> str:
     """By how much two changes differ: "22 % (joint 95 % CI 17 to 27 %)", or "a factor of 2.4 (...)"."""
     interval = ratio_interval(ratio)
     amount = f"a factor of {significant(ratio.value, 2)}"
-    if ratio.value < 2:
+    if ratio.value < 2 and not interval.endswith(" times"):
         amount = _share_of_change(ratio.value - 1, ratio.half_width)
-    return f"{amount} ({interval})" if interval else amount
+    return f"{amount} ({interval.removesuffix(' times')})" if interval else amount
 
 
 def _share_of_change(share: float, half_width: float | None) -> str:
@@ -425,8 +425,10 @@ def change_estimate(ratio: Estimate | None, per: str = "") -> str:
     """A change with its interval: "22 % more time (joint 95 % CI 17 to 27 %)"; `per`: appended, such as " per row"."""
     if ratio is None:
         return ""
-    interval = ratio_interval(ratio)
-    return f"{change(ratio.value, ratio.half_width, per)} ({interval or 'no interval: too few runs'})"
+    interval, value = ratio_interval(ratio) or "no interval: too few runs", change(ratio.value, ratio.half_width, per)
+    if ratio.value < 2 and interval.endswith(" times"):  # as the value then is
+        value, interval = f"{significant(ratio.value, 2)} times as long{per}", interval.removesuffix(" times")
+    return f"{value} ({interval})"
 
 
 # --- formats figures by the unit at the end of their names ------------------------------------------------------------

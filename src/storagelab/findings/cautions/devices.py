@@ -93,6 +93,8 @@ class VirtualDisk(Caution):
     def sentence(self, findings: Findings) -> str:
         names = ", ".join(self.volumes)
         what = f"Volumes {names} are" if len(self.volumes) > 1 else f"Volume {names} is"
+        if self.reason.startswith("memory"):
+            return f"{what} in memory, so a crash loses all that is there: use it for no data and no log."
         reason = in_brackets(without_stop(self.device_model), without_stop(self.reason))
         return (
             f"{what} on a virtual or caching disk{reason}: the storage below it is unknown and may be shared, so times "

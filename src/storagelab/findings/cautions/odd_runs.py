@@ -20,6 +20,7 @@ _CAUSES: Mapping[MachineCause | None, str] = {
     "quota": "a CPU quota held back the server or its load",
 }  # fmt: skip
 _LEAST_SQUARES = "`storagelab report NAME --fit least-squares`"
+_LOOK_ALL = "Look at their time series. If you can explain them, run the spec again under a new name."
 _LOOK = "Look at its time series. If you can explain the run, run the spec again under a new name."
 
 
@@ -98,6 +99,16 @@ class OddRun(Caution):
         found = self.alike(findings)
         farthest = max(found, key=lambda one: abs(math.log(one.ratio)))
         number, left_out = sum(one.runs for one in found), sum(one.left_out for one in found)
+        start = f"{plural(number, 'run')} in {len(found)} cells stand apart from the others of their cell"
+        at, there = Counter(repetition for one in found for _, repetition in one.runs_meant(findings)).most_common(1)[0]
+        moved = any(one.kind in ("drift", "step") for one in findings.cautions)
+        if moved and not left_out and 2 * there > number and at in (1, max(one.runs_planned for one in findings.cells)):
+            which = "all" if there == number else count(there)
+            avoid = " Burn-in runs (between_runs.burn_in) avoid that." * (at == 1)
+            return (
+                f"{start}, {which} of them in repetition {at}. The likely cause is the change of times over the "
+                f"campaign. They count in means and verdicts.{avoid}"
+            )
         levels = [findings.cell(cell).levels for cell in farthest.cells]
         cell = f"with {group_text(levels, findings.factors)}, " if levels else ""
         out = (
@@ -106,10 +117,7 @@ class OddRun(Caution):
             if left_out
             else "Their records show no cause outside the layouts, so they"
         )
-        return (
-            f"{plural(number, 'run')} in {len(found)} cells stand apart from the others of their cell. The farthest: "
-            f"{cell}{farthest.took(findings)}. {out} count in means and verdicts. {_LOOK}"
-        )
+        return f"{start}. The farthest: {cell}{farthest.took(findings)}. {out} count in means and verdicts. {_LOOK_ALL}"
 
     def brief(self, findings: Findings) -> str:
         found = self.alike(findings)

@@ -28,7 +28,7 @@ class ThrottleSlices(Caution):
     def sentence(self, findings: Findings) -> str:
         return (
             f"Control groups throttle the volumes{self.where(findings)}, and the kernel admits their requests in "
-            f"slices of {significant(self.slice_s, 1)} s. In runs as short as {seconds(self.shortest_s)}, that shifts "
+            f"slices of {significant(self.slice_s, 1)} s. If a run takes {seconds(self.shortest_s)}, that shifts "
             f"times by up to {percent(self.share)}, in all runs alike: scatter doesn't show it, so the intervals of "
             "ratios reach at least that far to either side. Longer runs make it smaller."
         )
@@ -49,8 +49,8 @@ SHORT_RUN_S = 2.0
 
 
 class ShortRuns(Caution):
-    """Runs are short, so starting and stopping are a large part of them. `shortest_s` is the smallest median of a
-    cell."""
+    """Runs are short, so starting and stopping are a large part of them. `shortest_s` is the shortest of these
+    runs."""
 
     kind, group, unable = "short-runs", "sample", "short-runs"
     next_step = "longer runs: more rows per connection, or a longer duration"
@@ -76,7 +76,6 @@ def length_key(findings: Findings) -> str:
 
 
 def check_lengths(evidence: Evidence) -> Iterator[ShortRuns]:
-    medians = {cell.cell_id: cell.elapsed_s.median for cell in evidence.cells if cell.elapsed_s is not None}
-    short = {cell_id: median for cell_id, median in medians.items() if median < SHORT_RUN_S}
-    if short:
+    samples = {cell.cell_id: cell.elapsed_s for cell in evidence.cells if cell.elapsed_s is not None}
+    if short := {cell_id: of.minimum for cell_id, of in samples.items() if of.median < SHORT_RUN_S}:
         yield ShortRuns(cells=evidence.named(short), shortest_s=min(short.values()), limit_s=SHORT_RUN_S)

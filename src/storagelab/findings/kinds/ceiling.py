@@ -3,13 +3,12 @@ for one. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from storagelab.findings.basis import Evidence, ratio_of, volumes_of
+from storagelab.findings.basis import Evidence, ratio_of
 from storagelab.findings.model import Estimate, Finding, Findings
-from storagelab.model.measurement import Run
 from storagelab.words.names import capital, level_alone
-from storagelab.words.numbers import ratio_estimate
+from storagelab.words.numbers import ratio_estimate, ratio_text
 
 SMALL = 1.1
 """If no bound's interval reaches this gain, storage is not what limits the load."""
@@ -32,41 +31,44 @@ class Ceiling(Finding, use_attribute_docstrings=True):
 
     @classmethod
     def line(cls, findings: Findings) -> str:
-        found = cls.of(findings)
-        bounds = ", ".join(f"{_name(findings, one.cell_id)} {ratio_estimate(one.gain)}" for one in found)
-        small = all((one.gain.high or SMALL) < SMALL for one in found)
-        start = "Storage is not what limits this load" if small else "No faster volume can gain more with this load"
+        found: dict[str, list[Estimate]] = {}
+        for one in cls.of(findings):
+            found.setdefault(_name(findings, one.cell_id), []).append(one.gain)
+        bounds = ", ".join(f"{name} {_range(gains)}" for name, gains in found.items())
+        small = all((gain.high or SMALL) < SMALL for gains in found.values() for gain in gains)
+        loads = "these loads" if len(findings.loads) > 1 else "this load"
+        start = f"Storage is not what limits {loads}" if small else f"No faster volume can gain more with {loads}"
         return f"{start}: {bounds} times as fast." if found else ""
 
     @classmethod
     def sentences(cls, findings: Findings) -> list[str]:
-        return [
-            f"{capital(_name(findings, one.cell_id))} is a bound and no layout to use, as a crash of the machine loses "
-            f"it. It is {ratio_estimate(one.gain)} times as fast as {_name(findings, one.on_drives)}."
-            for one in cls.of(findings)
-        ]
+        names = dict.fromkeys(_name(findings, one.cell_id) for one in cls.of(findings))
+        why = "data or log are in memory or not synced, so a crash of the machine loses them"
+        return [f"{capital(name)} is a bound and no layout to use: {why}." for name in names]
 
 
 def _name(findings: Findings, cell_id: str) -> str:
-    return ", ".join(level_alone(name, level) for name, level in findings.cell(cell_id).levels.items())
+    """The layout, without its load."""
+    levels, names = findings.cell(cell_id).levels, (factor.name for factor in findings.layout_factors)
+    return ", ".join(level_alone(name, levels[name]) for name in names if name in levels)
+
+
+def _range(gains: Sequence[Estimate]) -> str:
+    """The gain; over several loads the smallest and the largest, with the ends of all intervals."""
+    first, last = (pick(gains, key=lambda one: one.value) for pick in (min, max))
+    if len(gains) == 1:
+        return ratio_estimate(first)
+    ends = [pick(end for one in gains for end in (one.low, one.high) if end) for pick in (min, max)]
+    return f"{ratio_text(first.value)} to {ratio_text(last.value)} ({' to '.join(map(ratio_text, ends))})"
 
 
 def find(evidence: Evidence) -> Iterator[Ceiling]:
-    free = {run.cell_id for run in evidence.runs if _waits_for_no_drive(run)}
-    on_drives = [cell.cell_id for cell in evidence.plan.cells if cell.cell_id not in free]
-    for cell_id in sorted(free) if len(on_drives) == 1 else ():
-        gain = ratio_of(evidence.basis, evidence.plan, cell_id, on_drives[0])
-        if gain is not None:
-            yield Ceiling(cell_id=cell_id, on_drives=on_drives[0], gain=gain)
-
-
-def _waits_for_no_drive(run: Run) -> bool:
-    """Whether it has files in memory, or its commits and checkpoints don't wait for a sync."""
-    found = run.measurement
-    if found is None:
-        return False
-    places = [facts for name, facts in volumes_of(found) if name in run.config.volumes_used]
-    settings = found.durability.settings if found.durability is not None else ()
-    return any(one.get("filesystem") in ("tmpfs", "ramfs") for one in places) or any(
-        one.loses == "everything" for one in settings
-    )
+    free = {cell.cell_id for cell in evidence.cells if cell.volatile}
+    every = {cell.cell_id for cell in evidence.cells}
+    loads = [{*load.cells} for load in evidence.basis.stated.judged.loads] or [every]
+    for load in loads if all(len(load - free) == 1 for load in loads) else ():
+        (on_drives,) = load - free
+        for cell_id in sorted(free & load):
+            gain = ratio_of(evidence.basis, evidence.plan, cell_id, on_drives)
+            if gain is not None:
+                yield Ceiling(cell_id=cell_id, on_drives=on_drives, gain=gain)

@@ -45,6 +45,15 @@ class RaceSummary(Finding, use_attribute_docstrings=True):
     """Cells of a race that is not decided."""
 
     @classmethod
+    def line(cls, findings: Findings) -> str:
+        """Whether the race reached its margin, if no winner says more."""
+        for race in cls.of(findings):
+            if race.within and not race.open and findings.verdict != "winner" and findings.best:
+                most = f"at most {percent(race.within)} slower than the fastest (95 %)"
+                return f"The race's goal is met: {_leader(findings)} is {most}."
+        return ""
+
+    @classmethod
     def sentences(cls, findings: Findings) -> list[str]:
         """The cost of the race, the runs that it saved, the layouts that left, and the layouts still in the race."""
         return [text for race in cls.of(findings) for text in _sentences(race, findings)]
@@ -70,8 +79,16 @@ def _end(race: RaceSummary, findings: Findings) -> str:
     if findings.verdict == "winner":
         return "The race ended when one was left."
     if race.within:
-        return f"The race ended when none of the others can be more than {percent(race.within)} faster than it."
+        most = f"more than {percent(race.within)} faster"
+        return f"The race ended when no other layout could be {most} than {_leader(findings)}."
     return "The race ended with a winner under every load."
+
+
+def _leader(findings: Findings) -> str:
+    """The layout with the fastest mean, or that of each load."""
+    if findings.loads:
+        return "the fastest mean under each load"
+    return f"the fastest mean ({findings.cell(findings.best[0]).text})" if findings.best else "the fastest mean"
 
 
 def find(evidence: Evidence) -> Iterator[RaceSummary]:

@@ -36,8 +36,8 @@ class StallsUnseen(Finding, use_attribute_docstrings=True):
         return [f"Stalls: {one.sentence(findings)}." for one in cls.of(findings)]
 
     def sentence(self, findings: Findings) -> str:
-        runs = f"{self.stalled} of {plural(self.runs, 'run')} with {findings.cell(self.cell_id).name}"
-        return f"{runs} stalled; up to {percent(self.share_most)} may (95 %)"
+        runs = f"{self.stalled or 'none'} of {plural(self.runs, 'run')} with {findings.cell(self.cell_id).name} stalled"
+        return f"{runs}; of many runs, up to {percent(self.share_most)} may stall (95 %)"
 
 
 def stalled_of(basis: Basis, plan: Plan, cell: int) -> int:

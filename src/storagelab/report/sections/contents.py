@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import accumulate, islice
 
 from storagelab.findings.answer import answer
 from storagelab.findings.cautions.odd_runs import OddRun
@@ -43,8 +44,8 @@ from storagelab.words.names import listed as listed_and
 MAX_EFFECT_ROWS = 200
 _NO_WAITS = "The connections waited for nothing."
 _MOST_LINKS = 12
-_LONG_ROWS = 5
-"""The rows that fit on a sheet of paper in one ladder of long names."""
+_LINES, _LONG_ROWS = 15, 5
+"""The lines of all ladders, and the rows that fit on a sheet of paper in one ladder of long names."""
 
 
 def opened(findings: Findings, *, limit: float | None = None, most: int = MOST) -> Document:
@@ -61,7 +62,9 @@ def brief(findings: Findings, runs: Sequence[Run], *, limit: float | None = None
     of = opened(findings, limit=limit, most=_LONG_ROWS if is_long else MOST)
     first = {choice.meant[0] for choice in found.choices[:CHOICES]}
     every = sorted(of.ladders, key=lambda one: not first & {rung.cell_id for rung in one.rungs})
-    shown = [one for one in of.ladders if one in every[: 1 if is_long else CHOICES]]
+    ends = [*accumulate(len(one.shown()) + bool(one.title) for one in every)]
+    fit = 1 if is_long else max(1, sum(end <= _LINES for end in ends))
+    shown = [one for one in of.ladders if one in every[:fit]]
     told = [f"{len(shown)} of {len(every)} ladders; the report has all"] if len(shown) < len(every) else []
     head = (*of.head, *to_decide(findings, found))
     return replace(of, head=head, ladders=shown, facts=(*facts(findings, runs), *told))
@@ -146,10 +149,12 @@ def _cautions(findings: Findings, told: Sequence[tuple[Sequence[Caution], str]])
 def _links(findings: Findings, cautions: Sequence[Caution]) -> list[Link]:
     """Links to the time series of the odd runs, those that deviate most first."""
     odd = sorted((one for one in cautions if isinstance(one, OddRun)), key=lambda one: -abs(one.deviation_sd))
-    runs = [run for one in odd for run in one.runs_meant(findings)][:_MOST_LINKS]
+    runs = [run for one in odd for run in one.runs_meant(findings)]
+    left = [Link(f"and {len(runs) - _MOST_LINKS} more", "over-time")] * (len(runs) > _MOST_LINKS)
     if len(findings.cells) < 2:
-        return [Link(f"repetition {repetition}", "over-time") for _, repetition in runs]
-    return [Link(f"{cell_id}, repetition {number}", run_anchor(cell_id, number)) for cell_id, number in runs]
+        return [*(Link(f"repetition {number}", "over-time") for _, number in runs[:_MOST_LINKS]), *left]
+    named = ((f"{cell_id}, repetition {number}", run_anchor(cell_id, number)) for cell_id, number in runs)
+    return [*(Link(*one) for one in islice(named, _MOST_LINKS)), *left]
 
 
 def _best_levels(findings: Findings) -> Iterator[Table]:

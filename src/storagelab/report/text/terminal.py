@@ -127,7 +127,7 @@ def _print_ladder(console: Console, ladder: Ladder, of: _Rows, width: int) -> No
     print_table(console, columns, indent=0, rows_styled=styles, headed=False)
     default = "default" * any(rung.pick == "default" for rung in of.rungs)
     marks = {">": default, ":": ladder.limit_text, "o": ladder.hollow_text}
-    told = "; ".join(f"{mark}: {text}" for mark, text in marks.items() if text)
+    told = "; ".join(f"{mark} {text}" for mark, text in marks.items() if text)
     print_paragraph(console, told, first="  ", style="dim")
 
 

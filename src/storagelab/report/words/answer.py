@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from storagelab.findings.answer import answer as answer_of
-from storagelab.findings.answer import layout_of
+from storagelab.findings.answer import default_within, layout_of, volatile
 from storagelab.findings.answer_kinds import Answer, Cause, Choice, Limit, Next, Pick
 from storagelab.findings.kinds import kinds
 from storagelab.findings.kinds.ceiling import Ceiling
@@ -20,7 +20,7 @@ from storagelab.report.document import Document
 from storagelab.report.words import compared
 from storagelab.report.words.caution_texts import caution_text, unable_text
 from storagelab.report.words.hosts import host_line
-from storagelab.report.words.ladder import verdict_of
+from storagelab.report.words.ladder import in_order, verdict_of
 from storagelab.words import numbers
 from storagelab.words.names import (
     ALONE,
@@ -130,9 +130,10 @@ def _so_far(findings: Findings, found: Answer) -> Iterator[str]:
     said = _choices(findings, found)
     if found.next is not None and found.next.step == "runs" and (first := next(said, None)):
         ran = len({short_text(layout_of(findings, cell), {}) for cell in findings.cells if cell.elapsed_s is not None})
-        of = f" of {ran} of {found.layouts} {noun(findings.layout_factors, 2)}:" if ran < found.layouts else ""
+        of = f"{ran} of {found.layouts} {noun(findings.layout_factors, 2)}" if ran < found.layouts else ""
         open_ = of and not all(one.verdict == "winner" or is_bounded(findings, one) for one in found.choices)
-        yield f"So far,{of} not decided." if open_ else f"So far,{of} {first[:1].lower()}{first[1:]}"
+        after = f"So far, after {of}," if of else "So far,"
+        yield f"Not decided: only {of} have run." if open_ else f"{after} {first[:1].lower()}{first[1:]}"
     yield from said
 
 
@@ -140,10 +141,11 @@ def _choices(findings: Findings, found: Answer) -> Iterator[str]:
     choices = found.choices
     if Ceiling.of(findings):
         return
-    if not choices:
+    lost = [*_volatile(findings, found)]
+    if not choices and not lost:
         if any(cell.elapsed_s is not None for cell in findings.cells):
             yield from _none(findings, found)
-    elif found.no_verdict:
+    elif choices and found.no_verdict:
         yield f"No storage verdict: {caution_text(found.no_verdict, findings)}."
     elif len(choices) == 1:
         loads = len(choices[0].loads)
@@ -154,6 +156,7 @@ def _choices(findings: Findings, found: Answer) -> Iterator[str]:
         yield from (_group(findings, choice) for choice in shown)
         if left := len(choices) - len(shown):
             yield f"{left} more groups of {compared.load_noun(findings, 2)} have other layouts, in the report."
+    yield from lost
 
 
 def _use(findings: Findings, choice: Choice, use: str = "use", then: str = "; ") -> str:
@@ -165,12 +168,22 @@ def _use(findings: Findings, choice: Choice, use: str = "use", then: str = "; ")
     if few := _untold(findings, choice):
         return f"{undecided}{few}.{default}"
     slower, meant = slower_text(findings, choice), len(choice.meant) // max(1, len(choice.loads))
-    if choice.at_most_slower is not None and (is_bounded(findings, choice) or meant <= 1):
-        return f"{use} {pattern}{then}{slower}.{default}"
-    if choice.at_most_slower is not None and choice.pattern.needed:
-        they = "they" if pattern.endswith("below") else f"these {meant} {noun(findings.layout_factors, 2)}"
-        return f"{use} {pattern}{then}{they} are not told apart; {slower}.{default}"
-    return f"{undecided}{pattern} may be the fastest; {slower}.{default}"
+    told = is_bounded(findings, choice) or meant <= 1
+    if choice.at_most_slower is None or not (told or choice.pattern.needed):
+        return f"{undecided}{pattern} may be the fastest; {slower}.{default}"
+    they = "they" if pattern.endswith("below") else f"these {meant} {noun(findings.layout_factors, 2)}"
+    return f"{use} {pattern}{then}{'' if told else f'{they} are not told apart; '}{slower}.{default}"
+
+
+def _volatile(findings: Findings, found: Answer) -> Iterator[str]:
+    """The layouts that may be the fastest, but that a crash loses; without a choice, the fastest of the others, too."""
+    best = {one for load in findings.by_load for one in load.best}
+    lost = [cell for cell in volatile(findings) if cell.cell_id in best]
+    names = [*dict.fromkeys(short_text(layout_of(findings, cell), labels_of(findings.factors)) for cell in lost)]
+    if names:
+        others = in_order(findings, [cell for cell in findings.cells if not cell.volatile])
+        rest = "" if found.choices or findings.loads else f" Of the others, {others[0].text} has the fastest mean."
+        yield f"No layout to use, as a crash loses its data or log: {'; '.join(names)}.{rest}"
 
 
 def _group(findings: Findings, choice: Choice) -> str:
@@ -212,10 +225,26 @@ def slower_text(findings: Findings, choice: Choice) -> str:
     """How much slower than the fastest layout those of a choice are at most, and how many other layouts may be the
     fastest.
     """
-    left = (len(choice.tied) - len(choice.meant)) // max(1, len(choice.loads))
+    of_one_load = choice.tied[: len(choice.tied) // max(1, len(choice.loads))]
+    left = [one for one in of_one_load if one not in choice.meant]
+    number = len(left)
     counted = choice.at_most_slower is None and pattern_text(findings, choice).endswith("below")
-    more = f"; {left} more {noun(findings.layout_factors, left)} may be the fastest" if left and not counted else ""
-    return f"{_at_most_slower(findings, choice)}{more}"
+    more = f"; {number} more {noun(findings.layout_factors, number)}{_which(findings, choice, left)} may be the fastest"
+    return f"{_at_most_slower(findings, choice)}{more if number and not counted else ''}"
+
+
+def _which(findings: Findings, choice: Choice, left: Sequence[str]) -> str:
+    """What distinguishes layouts from those that the pattern describes: the only layout, or levels of a factor."""
+    levels = [layout_of(findings, findings.cell(one)) for one in left]
+    if len(left) == 1 and len(text := short_text(levels[0], labels_of(findings.factors))) <= LONGEST:
+        return f" ({text})"
+    names, factors = Names(findings), {factor.name: factor for factor in findings.layout_factors}
+    for name, good in ((one.factor, {*map(repr, one.levels)}) for one in choice.pattern.needed):
+        has = {repr(one[name]) for one in levels}
+        if has and not has & good:
+            outside = [level.value for level in factors[name].levels if repr(level.value) in has]
+            return f", with {names.levels(name, outside, full=True)},"
+    return ""
 
 
 def _at_most_slower(findings: Findings, choice: Choice) -> str:
@@ -245,15 +274,16 @@ def _default(findings: Findings, choice: Choice) -> str:
 
 def _reason(findings: Findings, choice: Choice, pick: Pick) -> str:
     """Why this one of several layouts is the default."""
-    reasons = [_REASONS.get(one, one.replace("-", " ")) for one in pick.decided_by]
-    if pick.decided_by == ("fastest",):
+    reasons = [_REASONS.get(one, one.replace("-", " ")) for one in pick.decided_by] or [_REASONS["baseline"]]
+    if pick.decided_by == ("fastest",) and pick.within is not None:
         return reasons[0]
-    if pick.within is not None:
-        near = f"of those within {percent(pick.within)} of the fastest"
-        return f"{near}: {', then '.join(reasons or [_REASONS['baseline']])}"
-    load = f"least behind the fastest under any {compared.load_noun(findings)}"
-    nearest = _REASONS["fastest"] if len(choice.loads) < 2 else load
-    return ", then ".join(["no surely slower level", nearest, *reasons])
+    margin, fastest = percent(default_within(findings)), "their fastest"
+    if len(choice.loads) > 1:
+        fastest = f"the one least behind under any {compared.load_noun(findings)}"
+    among = f"within {margin} of the fastest" if pick.within is not None else "without a surely slower level"
+    if pick.within is None and pick.decided_by != ("fastest",):
+        among += f", within {margin} of {fastest}"
+    return f"of those {among}: {', then '.join(reasons)}"
 
 
 def loads_text(findings: Findings, choice: Choice) -> str:
@@ -362,7 +392,7 @@ def next_text(findings: Findings, step: Next) -> str:
 
 
 # --- short names of factors, and of several of their levels -----------------------------------------------------------
-_ITEMS = 4
+_ITEMS = 6
 """The most levels of a list that are written out."""
 
 
@@ -416,7 +446,7 @@ class Names:
             return listed_or(texts)
         good = {value_text(level) for level in levels}
         left = [text for level in factor.levels if (text := value_text(level.value)) not in good]
-        if len(left) <= 2:
+        if len(left) <= _ITEMS:
             return f"any except {listed_or(left, 'and')}"
         of = f" ({len(levels)} of {len(factor.levels)})" * (len(texts) == len(levels))
         return listed_or([*texts[:2], f"{len(texts) - 2} others{of}"])

@@ -183,12 +183,12 @@ def at_levels(findings: Findings, effect: Effect) -> list[Effect]:
 
 
 def effect_change(findings: Findings, effect: Effect) -> str:
-    """The change. For a level with opposite effects elsewhere, a range, since their mean would be meaningless."""
+    """The change. For a level with opposite effects elsewhere, both extremes, as their mean would be meaningless."""
     if effect.reverses:
         at = [one for one in at_levels(findings, effect) if one.distinguishable]
         ends = [pick(at, key=lambda one: one.ratio.value) for pick in (min, max)]
         texts = [f"{effect_change(findings, one)} with {level_text(one.at)}" for one in ends]
-        return f"between {' and '.join(texts)}"
+        return ", but ".join(texts)
     if moves_throughput(findings, effect):
         rate = effect.ratio.inverse
         interval = numbers.ends_in_brackets(rate, numbers.significant, "joint 95 % CI ") or " (not tested)"

@@ -191,7 +191,7 @@ def _ladder(
         for cell in in_order(findings, cells)
     ]  # fmt: skip
     best = next((known[rung.cell_id].value for rung in rungs if rung.cell_id in known), None)
-    own, words = _limit(findings, limit, best, figure)
+    own, words = _limit(findings, limit, best)
     what = compared.rate_unit(findings) if compared.by_rate(findings) else compared.quantity(findings)
     return Ladder(title, what, ratio_decimals(findings), tuple(rungs), most, own, words)
 
@@ -214,8 +214,9 @@ def _figures(findings: Findings, values: Sequence[float]) -> _Write:
     return lambda value: numbers.seconds_like(value, values)
 
 
-def _limit(findings: Findings, limit: float | None, best: float | None, figure: _Write) -> tuple[float | None, str]:
+def _limit(findings: Findings, limit: float | None, best: float | None) -> tuple[float | None, str]:
     if limit is not None and best:
+        figure = _figures(findings, [limit])
         return (best / limit if compared.by_rate(findings) else limit / best), f"your limit, {figure(limit)}"
     if findings.indifferent is None:
         return None, ""

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from storagelab.findings.answer import answer
 from storagelab.findings.answer_kinds import Answer, Choice
+from storagelab.findings.kinds.ceiling import Ceiling
 from storagelab.findings.kinds.race import RaceSummary
 from storagelab.findings.model import (
     CellSummary,
@@ -23,7 +24,7 @@ from storagelab.findings.model import (
 )
 from storagelab.findings.times import Disagreement, disagreement
 from storagelab.report.words import compared
-from storagelab.report.words.answer import CHOICES, LONGEST, in_full, loads_text
+from storagelab.report.words.answer import CHOICES, LONGEST, Names, in_full, loads_text
 from storagelab.report.words.caution_texts import found_sentences
 from storagelab.report.words.compared import change_text, effect_change, moves_throughput, told
 from storagelab.report.words.hosts import host_sentences
@@ -141,7 +142,8 @@ def _on_the_best(findings: Findings) -> list[str]:
     best = next((findings.cell(cell_id) for cell_id in findings.best), None)
     if best is None or best.elapsed_s is None or best.work_per_s is None:
         return []
-    which = "Fastest" if findings.verdict == "winner" else "Fastest mean"
+    compared_only = any(findings.cell(one).elapsed_s is not None for one in findings.not_compared)
+    which = "Fastest" if findings.verdict == "winner" else f"Fastest mean{' of those compared' * compared_only}"
     within = " of its block, and between blocks no verdict is given" if in_blocks(findings) else ""
     time = [] if compared.set_time(findings) else [numbers.seconds_estimate(best.elapsed_s.mean)]
     rate = rows_per_s_estimate(best.work_per_s.mean, compared.rate_unit(findings))
@@ -269,9 +271,11 @@ def _independent(findings: Findings) -> list[str]:
     loads = {name for load in findings.loads for name in load.load}
     # The best level under one load may not be the best over all loads.
     over_all = f", over all {compared.load_noun(findings, 2)} together" * all(loads & {*row.averaged} for row in rows)
+    mean = over_all or " on average" * any(row.averaged for row in rows)
+    them = "them" if len(rows) > 1 else "it"
     return [
-        f"{capital(phrase(factor, common))} may be the fastest whatever {others}{over_all}: these runs don't show "
-        f"that the best {factor_noun(factor)} depends on {'them' if len(rows) > 1 else 'it'}."
+        f"{capital(Names(findings).levels(factor, common, full=True))} may be the fastest whatever "
+        f"{others}{mean}: these runs don't show that the best {factor_noun(factor)} depends on {them}."
     ]
 
 
@@ -294,7 +298,7 @@ def _changes(findings: Findings, found: Dependence, step: EffectChange) -> str:
 def to_decide(findings: Findings, found: Answer) -> Iterator[str]:
     """What follows the recommendation: the gain, the price, and what is unknown; nothing if nothing is recommended."""
     used = [choice for choice in found.choices if choice.pick is not None and not found.no_verdict]
-    told: list[str] = []
+    told = [*Ceiling.sentences(findings)]
     for choice in used[:CHOICES]:
         start = f"With {loads_text(findings, choice)}: " if len(found.choices) > 1 else ""
         parts = (_gained(findings, choice), _priced(findings, choice))

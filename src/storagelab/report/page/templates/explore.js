@@ -32,8 +32,7 @@
 
   // ---- Choosing: filters, order, pins ---------------------------------------------------------------------------------
 
-  const may = ["fastest", "may be fastest"];
-  const front = data.cells.some((cell) => may.includes(cell.verdict)) ? may : [...may, "not told apart"];
+  const front = ["fastest", "may be fastest", "not told apart"];
   const shown = (cell) =>
     [...state.levels].every(([factor, levels]) => levels.has(cell.at[factor])) &&
     (!state.tied || front.includes(cell.verdict)) &&
