@@ -264,19 +264,24 @@ def rounds_ratio(said: str, values: Sequence[float]) -> bool:
     )
 
 
+SCALES = {"ms": 1e-3, "µs": 1e-6}
+
+
 def check_the_figures(findings: Findings, exported, table, shown) -> None:
     """What the table and the ladders show is what the export has, rounded."""
     ratios = {one["cell_id"]: one for one in exported["findings"]["comparisons"]}
     for of_cell in exported["cells"]:
         row, (mean, ends) = table[of_cell["cell_id"]], truth(findings, of_cell)
         place = [*row].index("95 % CI") - 1 if "95 % CI" in row else None
-        assert rounds("" if place is None else [*row.values()][place], [mean])
-        assert rounds(row.get("95 % CI", ""), ends)
+        heading, said = ("", "") if place is None else [*row.items()][place]
+        scale = SCALES.get(heading.rpartition(", ")[2], 1)
+        assert rounds(said, [mean and mean / scale])
+        assert rounds(row.get("95 % CI", ""), [end / scale for end in ends])
     the_fastest = {"ratio": {"value": 1.0, "low": None, "high": None}, "tested": True, "across_blocks": False}
     means = {of_cell["cell_id"]: truth(findings, of_cell)[0] for of_cell in exported["cells"]}
     for cell_id, row in shown:
         number, _, unit = row.figure.partition(" ")
-        assert rounds(number, [means[cell_id] and means[cell_id] / {"ms": 1e-3, "µs": 1e-6}.get(unit, 1)])
+        assert rounds(number, [means[cell_id] and means[cell_id] / SCALES.get(unit, 1)])
         assert row.verdict == table[cell_id]["verdict"]
         found = ratios.get(cell_id, the_fastest)
         found = the_fastest if found["across_blocks"] and findings.order == "randomised" else found

@@ -348,7 +348,7 @@ def test_a_process_of_another_name_is_not_the_servers():
 
 def test_leftovers_that_stay_are_told_in_the_servers_words():
     with (
-        pytest.raises(PreflightError, match="left on the server: in use") as caught,
+        pytest.raises(PreflightError, match="on the server: in use") as caught,
         dropping_leftovers(TARGET, OSError, str, "the schema s"),
     ):
         raise OSError("in use")
