@@ -93,6 +93,7 @@ def test_where_a_page_would_take_from_the_runs_they_wait_but_for_no_more_than_it
     passed = SimpleNamespace(s=0)
     monkeypatch.setattr(so_far, "time", SimpleNamespace(monotonic=lambda: clock() + passed.s))
     with page(plan) as made:
+        monkeypatch.setattr(made._progress, "left_s", lambda: 3_600.0)
         for passed.s in range(0, 400, 20):  # a run of 20 seconds, and then perhaps the page
             began = clock()
             made.renew()

@@ -93,7 +93,8 @@ class SoFar:
         if self._process is None and early_s <= 0:
             self._make(text, _LONGEST_S)
             return
-        self._late("is still being made" if self._process is not None else f"comes in {numbers.duration(early_s)}")
+        if self._process is not None or early_s < self._progress.left_s():
+            self._late("is still being made" if self._process is not None else f"comes in {numbers.duration(early_s)}")
         if now >= self._told + EVERY_S:
             self._told = now
             self.says(text, EVERY_S)

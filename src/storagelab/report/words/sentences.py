@@ -13,15 +13,7 @@ from storagelab.findings.answer import answer
 from storagelab.findings.answer_kinds import Answer, Choice
 from storagelab.findings.kinds.ceiling import Ceiling
 from storagelab.findings.kinds.race import RaceSummary
-from storagelab.findings.model import (
-    CellSummary,
-    Dependence,
-    Effect,
-    EffectChange,
-    Estimate,
-    Findings,
-    LevelCost,
-)
+from storagelab.findings.model import CellSummary, Dependence, Effect, EffectChange, Estimate, Findings, LevelCost
 from storagelab.findings.times import Disagreement, disagreement
 from storagelab.report.words import compared
 from storagelab.report.words.answer import CHOICES, LONGEST, Names, in_full, loads_text
