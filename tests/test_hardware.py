@@ -12,45 +12,7 @@ from storagelab.run.engine import preflight
 from storagelab.spec.matrix import expand
 from storagelab.spec.reading import parse
 
-ARRAYS = """
-name = "arrays"
-repetitions = 1
-order = "as-listed"
-[target]
-engine = "simulated"
-scale = 512
-[server]
-cores = 4
-memory = "8GB"
-[drives.disk]
-profile = "scsi-15k-300"
-count = 8
-[drives.ssd]
-profile = "iodrive-320"
-format = "basic"
-driver = "2.2.3"
-sector_bytes = 512
-count = 2
-[volumes.array]
-drives = ["disk"]
-raid = "10"
-stripe = "64KiB"
-offset = "63KiB"
-cache = { size = "256MB", destaging = "elevator" }
-link = {}
-[volumes.mirror]
-drives = ["ssd"]
-raid = "1"
-[volumes.one]
-drives = ["ssd-1"]
-[layout]
-data = ["array"]
-log = "array"
-[workload]
-connections = 8
-rows_per_connection = 400_000
-rows_per_transaction = 100
-"""
+ARRAYS = (Path(__file__).parent / "given" / "arrays.toml").read_text("utf-8")
 
 
 def configs(*changes: tuple[str, str]):

@@ -1,5 +1,7 @@
 """Raw I/O on simulated drives: from a spec to requests a second, without a database."""
 
+from pathlib import Path
+
 import pytest
 from raw_io_specs import needs_fio, parsed, runs_of
 
@@ -18,30 +20,7 @@ from storagelab.spec.matrix import expand
 from storagelab.spec.reading import parse
 from storagelab.volumes.folders import Site
 
-SPEC = """
-name = "raw"
-repetitions = 3
-order = "as-listed"
-[target]
-engine = "raw-io"
-scale = 256
-[drives.disk]
-profile = "scsi-15k-300"
-count = 4
-[volumes.array]
-drives = ["disk"]
-raid = "10"
-[workload]
-operation = "read"
-pattern = "random"
-block = "8KiB"
-outstanding = 8
-duration = "256s"
-warm_up = "26s"
-[factors]
-"workload.operation" = ["read", "write"]
-"workload.block" = ["8KiB", "64KiB"]
-"""
+SPEC = (Path(__file__).parent / "given" / "raw-io.toml").read_text("utf-8")
 
 
 class Quiet:

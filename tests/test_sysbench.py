@@ -22,32 +22,7 @@ from storagelab.spec.reading import parse
 needs_sysbench = pytest.mark.skipif(
     shutil.which("sysbench") is None, reason="no sysbench (Debian: apt-get install sysbench)"
 )
-REPORT = """Threads started!
-
-[ 1s ] thds: 2 tps: 93.64 qps: 1892.78 (r/w/o: 1324.95/375.57/192.27) lat (ms,99%): 80.03 err/s: 0.00 reconn/s: 0.00
-[ 1s ] Checkpoint report:
-SQL statistics:
-    transactions:                        95     (94.60 per sec.)
-General statistics:
-    total time:                          1.0039s
-[ 2s ] thds: 2 tps: 41.00 qps: 842.00 (r/w/o: 589.00/164.00/89.00) lat (ms,99%): 1032.01 err/s: 2.00 reconn/s: 0.00
-Latency histogram (values are in milliseconds)
-       value  ------------- distribution ------------- count
-       1.227 |*************                            1
-      10.090 |****************************************  3
-
-SQL statistics:
-    transactions:                        4      (3.98 per sec.)
-    ignored errors:                      2      (1.97 per sec.)
-    reconnects:                          1      (0.98 per sec.)
-General statistics:
-    total time:                          2.0079s
-Latency (ms):
-         min:                                    1.22
-         avg:                                    8.05
-         max:                                   10.21
-         sum:                                   32.20
-"""
+REPORT = (Path(__file__).parent / "given" / "sysbench-report.txt").read_text("utf-8")
 
 
 SPEC = '[target]\nengine = "mariadb"\n[volumes.a]\npath = "."\n[workload]\nkind = "sysbench"\n'
