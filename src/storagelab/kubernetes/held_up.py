@@ -1,7 +1,6 @@
-"""The reasons why a campaign's Job does not progress, from kubectl's output. Pure.
+"""Finds in kubectl's output the reasons why a campaign's Job does not progress. The output is that of this command:
 
-kubectl get storageclass,node,pvc,pod,job,event -o json
-"""
+kubectl get storageclass,node,pvc,pod,job,event -o json"""
 
 from __future__ import annotations
 
@@ -15,14 +14,16 @@ Found = Mapping[str, Any]
 
 
 class Notice(NamedTuple):
-    """One message. If something is wrong, the solution follows on a separate line."""
+    """One message. If something is wrong, the solution follows on its own line."""
 
     text: str
     well: bool
 
 
 def held_up(objects: Sequence[Found], campaign: str) -> list[Notice]:
-    """One message for each obstacle to the campaign; without obstacles, the campaign's progress."""
+    """Returns one message for each obstacle to the campaign. If there is none, returns messages about the campaign's
+    progress.
+    """
     seen = _Seen(objects, campaign)
     wrong = [*seen.claims(), *seen.pods(), *seen.jobs()]
     return [Notice(text, well=False) for text in wrong] or [Notice(text, well=True) for text in seen.how_far()]

@@ -175,12 +175,14 @@ class Process:
             self._running.wait(seconds)
 
     def stop(self) -> None:
-        """Makes the program end after its current transactions."""
+        """Signals the program to end after its current transactions."""
         if self.exit_code is None:
             self._running.send_signal(self.program.stop)
 
     def result(self) -> LoadReport:
-        """The log of the ended program. Raises RunFailed with the program's message if it failed or does not end."""
+        """Returns the log of the program after it has ended. Raises RunFailed with the program's message if the program
+        failed or does not end.
+        """
         self.wait_for(STOP_TIMEOUT_S)
         if self.exit_code is None:
             raise RunFailed(f"{self.program.title} did not stop within {STOP_TIMEOUT_S:.0f} s")
@@ -189,7 +191,7 @@ class Process:
         return self.program.read(self.folder)
 
     def close(self) -> None:
-        """Ends all processes that the program started, and removes its folder."""
+        """Kills all processes that the program started."""
         process, self._process = self._process, None
         if process is not None:
             with uninterrupted():
