@@ -137,9 +137,9 @@ def _fail(error: Exception) -> None:
         case StoragelabError():
             said, code = str(error), error.exit_code
         case OSError() if not _has_folder():
-            said = "the working folder is gone: go to one that exists (cd)"
+            said = "this folder no longer exists: go to another (cd)"
         case MemoryError() | ImportError() if isinstance(error, MemoryError) or "map segment" in str(error):
-            said = "memory ran out: end other programs, or lift limits (ulimit -v, those of the container)"
+            said = "out of memory: end other programs, or raise limits (ulimit -v, or those of the container)"
         case OSError():
             said = f"{error.filename or 'input/output'}: {error.strerror or error}"
         case _:
@@ -155,4 +155,4 @@ def _unforeseen(error: Exception) -> str:
         screen.say("".join(traceback.format_exception(error)).rstrip())
     at = traceback.extract_tb(error.__traceback__)[-1]
     where = f"{type(error).__name__} in {os.path.basename(at.filename)}, line {at.lineno}"
-    return f"an error of its own ({where}): report it to {ISSUES}; {TRACEBACK}=1 before the command shows the traceback"
+    return f"an internal error ({where}): report it to {ISSUES}; {TRACEBACK}=1 before the command shows the traceback"

@@ -100,4 +100,4 @@ class Interruptible:
     def _ask_patience(self, *_: object) -> None:
         # `print` is not used, because a signal may come during a print, and one print can't interrupt another.
         with contextlib.suppress(OSError):
-            os.write(sys.stderr.fileno(), b"stopping: what was started ends, and its files are removed\n")
+            os.write(sys.stderr.fileno(), b"stopping: started programs are ended, and their files are removed\n")

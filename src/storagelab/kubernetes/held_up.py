@@ -46,7 +46,7 @@ class _Seen:
             match table_at(claim, "status").get("phase"):
                 case "Lost":
                     yield _told(
-                        f"{_name(claim)}: its volume is gone, and with it what was there",
+                        f"{_name(claim)}: its volume is lost, with all data on it",
                         "delete the Job and this claim, and apply the file again; results have a claim of their own",
                     )
                 case "Pending" if classes and wanted and wanted not in classes:
@@ -98,7 +98,7 @@ class _Seen:
     def how_far(self) -> Iterator[str]:
         jobs = self._ours("Job")
         if not jobs:
-            yield "no Job of this campaign is there: kubectl apply -f the file, in this namespace"
+            yield "there is no Job of this campaign: kubectl apply -f the file, in this namespace"
         for job in jobs:
             done = _condition(job, "Complete").get("status") == "True"
             yield f"{_name(job)}: {'complete' if done else 'at work'}: kubectl logs job/{_name(job)}"
@@ -118,7 +118,7 @@ def _waiting(pod: Found) -> Iterator[str]:
         reason, message = waiting.get("reason"), waiting.get("message", "")
         if reason in ("ErrImagePull", "ImagePullBackOff", "InvalidImageName"):
             yield _told(
-                f"{_name(pod)}: the image {container.get('image')} can't be had: {message or reason}",
+                f"{_name(pod)}: the image {container.get('image')} can't be pulled: {message or reason}",
                 "push it to a registry that the cluster reads, and name it: --image",
             )
         elif reason and reason != "ContainerCreating":

@@ -120,7 +120,7 @@ def check_direct(path: Path, key: str) -> None:
         if error.errno == errno.EINVAL:
             raise PreflightError(
                 f"the file system of {path} ({facts['filesystem']}) refuses direct I/O (O_DIRECT)", key=key,
-                hint="name a folder on a file system that takes it, such as ext4 or XFS",
+                hint="name a folder on a file system that supports it, such as ext4 or XFS",
             ) from error  # fmt: skip
 
 
@@ -206,7 +206,7 @@ def _asked(program: str, key: str) -> Fio:
     version = re.match(r"fio-(\d+)\.(\d+)", report)
     if version is None or (int(version[1]), int(version[2])) < OLDEST:
         raise PreflightError(
-            f"{program} says {report or 'nothing'} of its version; {oldest} or newer is needed", key=key,
+            f"{program} says {report or 'nothing'} as its version; {oldest} or newer is needed", key=key,
             hint=f"install a newer package {PACKAGE}",
         )  # fmt: skip
     return Fio(program, report.removeprefix("fio-"))
@@ -303,7 +303,7 @@ def _report(ended: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     if ended.returncode or not found or found.get("error"):
         lines = [line.strip() for line in (*ended.stderr.splitlines(), *before.splitlines()) if line.strip()]
         telling = [line for line in lines if re.search(r"error|failed|err=|No space|Invalid", line)] or lines
-        trouble = telling[0].removeprefix("fio: ") if telling else f"exit code {ended.returncode}, without a word"
+        trouble = telling[0].removeprefix("fio: ") if telling else f"exit code {ended.returncode}, without a message"
         raise RunFailed(f"fio failed: {trouble}")
     return found
 

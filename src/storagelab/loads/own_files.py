@@ -91,7 +91,7 @@ def content_of(name: str, key: str, site: Site) -> bytes:
             raise PreflightError(
                 f"{name} holds a password in line {number}",
                 key=key,
-                hint="let the server know the login without one in a script: ~/.pgpass, PGPASSWORD, MYSQL_PWD",
+                hint="keep the password out of scripts: use ~/.pgpass, PGPASSWORD or MYSQL_PWD",
             )
     return content
 
@@ -121,7 +121,7 @@ def own_script(load: Sysbench, site: Site) -> tuple[Source, ...]:
     beside = [one for one in sorted(path.parent.glob("*.lua")) if one.name != path.name]
     if len(beside) > _MOST_BESIDE:
         raise PreflightError(
-            f"{len(beside)} Lua files lie beside {load.script}, and all of them go with it", key=key,
+            f"{len(beside)} Lua files are in the folder of {load.script}, and all of them would be copied", key=key,
             hint="put the script and those that it needs into a folder of their own",
         )  # fmt: skip
     sources = [(load.script, load.script), *((one.name, str(one)) for one in beside)]

@@ -194,7 +194,7 @@ class SetTime(CountedPart):
             got = f"changed by {100 * self._end.changed:+.2g} % from one checkpoint cycle to the next"
         elif self._trend is not None:
             change, half = 100 * float(self._trend.change), 100 * float(self._trend.half)
-            got = f"bound to move by {change:+.2g} ± {half:.2g} % over {self.load.duration_s:g} s"
+            got = f"expected to change by {change:+.2g} ± {half:.2g} % over {self.load.duration_s:g} s"
         yield Check(
             name=SETTLED, asked=f"settled within {100 * BAND:g} %",
             got=f"{got} after {self.warm_up_s:.0f} s of warm-up", ok=False, read_from=self.process.program.title,

@@ -315,7 +315,7 @@ def _drawn(line: str, where: str, key: str) -> tuple[str, str]:
     least, most = int(found["least"]), int(found["most"])
     if not -_LARGEST < least <= most < _LARGEST:
         raise PreflightError(
-            f"{where}: nothing can be drawn from {least} to {most}", key=key,
+            f"{where}: no random number is possible from {least} to {most}", key=key,
             hint="write the smaller number first; both below 2^53",
         )  # fmt: skip
     return found["name"], f"random({least}, {most})"

@@ -87,7 +87,7 @@ class Cluster(Generic[Task, Report]):
                     self._send_and_receive(client, jobs)
                 return
             except CancelledError:
-                self._say(f"the scheduler is gone: waiting for it, {_PATIENCE_S / 60:.0f} min at most")
+                self._say(f"the scheduler is lost: waiting for it, for at most {_PATIENCE_S / 60:.0f} min")
                 for task, _ in self._sent.values():
                     jobs.ended(task)
                 self._sent, self._hanging, self._welcome = {}, [], set()
@@ -106,7 +106,7 @@ class Cluster(Generic[Task, Report]):
         waited = False
         while self._send(client, jobs):
             if not self._threads and not waited:
-                self._say(f"no worker is there: waiting; start one: dask worker {self._reach.address or ''}".rstrip())
+                self._say(f"no worker yet: waiting; start one: dask worker {self._reach.address or ''}".rstrip())
             waited = not self._threads
             if self._sent:
                 with contextlib.suppress(TimeoutError):  # Dask raises Python's own TimeoutError

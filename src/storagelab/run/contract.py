@@ -169,7 +169,7 @@ class _Suite:
         yield self._untouched(before)
 
     def _foreign_refused(self) -> Promise:
-        self.say(f"putting something named {self.site.prefix} in the way, and removing it again")
+        self.say(f"making a foreign object named {self.site.prefix}, and removing it again")
         self.probe.obstruct(self.target, self.site.prefix)
         try:
             problem = self._not_refused()
@@ -232,7 +232,7 @@ class _Suite:
         return Promise(name=p.INTERRUPTION, state="open", detail="the run ended before it could be interrupted")
 
     def _beside(self) -> Promise:
-        self.say("putting tables of the names that a load's own program uses beside it")
+        self.say("making tables with the names that a load's own program uses")
         try:
             with self.probe.decoys(self.target, f"{self.site.prefix}_beside") as decoys:
                 if decoys is None:
@@ -276,8 +276,8 @@ class _Suite:
         changes = [f"gone: {name}" for name in sorted(before - after)]
         changes += [f"new: {name}" for name in sorted(after - before)]
         if not changes:
-            return Promise(name=p.UNTOUCHED, state="pass", detail=f"{len(before)} things are as they were")
-        others = "; if others work on this server, they may have done it"
+            return Promise(name=p.UNTOUCHED, state="pass", detail=f"{len(before)} objects are unchanged")
+        others = "; other users of this server may have made these changes"
         return Promise(name=p.UNTOUCHED, state="fail", detail="; ".join(changes[:5]) + others)
 
     def _ours(self, names: frozenset[str]) -> list[str]:

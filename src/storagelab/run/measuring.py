@@ -96,7 +96,7 @@ class KeptResults:
             changed = [f"{key} was {before.get(key)}, is {of.get(key)}" for key in keys]
             raise PreflightError(
                 f"it has measurements of another volume, or with other options: {'; '.join(changed)}", file=file,
-                hint="go on with that volume and those options, choose another name, or remove the file",
+                hint="continue with that volume and those options, choose another name, or remove the file",
             )  # fmt: skip
 
     @property
@@ -110,7 +110,7 @@ class KeptResults:
             try:  # the whole file is rewritten, because its last line may be incomplete
                 write_whole(self.file, ["".join([json.dumps(self._of), "\n", *self._lines]).encode()])
             except OSError as error:
-                hint = "make room; the same command goes on"
+                hint = "make room; the same command continues"
                 raise PreflightError(f"can't be written: {error.strerror}", file=self.file, hint=hint) from None
         (self.results if isinstance(one, Result) else self.sustained).append(one)  # type: ignore[arg-type]
 
@@ -153,19 +153,19 @@ def stretches(place: Place, engine: str, effort: Effort, kept: KeptResults, tell
     """
     program = fio.find("--volume")
     for number, job in enumerate(_STRETCHES):
-        tell("long stretches", number, len(_STRETCHES))
+        tell("long periods", number, len(_STRETCHES))
         known = kept.sustained[number] if number < len(kept.sustained) else None
         if known is not None and known.fell_after_s is None:
             continue
         outcome = fio.make(program, place, job._replace(seconds=effort.stretch_s, seed=number), engine)
         if known is None:
             kept.add(sustained_of(job, outcome.per_s[job.operation]))  # type: ignore[index]
-    tell("long stretches", len(_STRETCHES), len(_STRETCHES))
+    tell("long periods", len(_STRETCHES), len(_STRETCHES))
 
 
 def sustained_of(job: Job, per_s: Sequence[float]) -> LongStretch:
     if not per_s:
-        raise RunFailed("fio logged no second of a long stretch: the machine is too busy to measure")
+        raise RunFailed("fio logged no full second of a long period: the machine is too busy to measure")
     burst, sustained = statistics.fmean(per_s[:_FIRST_S]), statistics.fmean(per_s[-max(_FIRST_S, len(per_s) // 3) :])
     slow = [
         second for second in range(len(per_s)) if statistics.fmean(per_s[second : second + _FIRST_S]) < _FELL * burst

@@ -204,7 +204,7 @@ def _check(part: Results) -> None:
     """Raises StoreError unless the part is a measured campaign whose runs name their host."""
     measured = [run for run in part.runs if run.measurement is not None]
     if "/" in part.experiment.name:
-        problem = "holds the small worlds of a race\n  gather measured campaigns"
+        problem = "holds a race's runs at a small scale\n  gather measured campaigns"
     elif part.experiment.blocks > 1:
         problem = (
             "prepares levels several times, and hosts are not compared across preparations\n"
@@ -213,7 +213,7 @@ def _check(part: Results) -> None:
     elif part.experiment.race is not None:
         problem = "is a race, which is decided round by round on one host\n  run all repetitions"
     elif any(run.config.simulated for run in part.runs):
-        problem = "is simulated: the same runs come out on every host\n  gather measured campaigns"
+        problem = "is simulated, and simulated runs are the same on every host\n  gather measured campaigns"
     elif not measured:
         problem = "has no run that was measured"
     elif not all(map(host_of, measured)):

@@ -30,7 +30,7 @@ def refuse_long_keys(text: str) -> None:
 
 
 def _too_deep(key: str) -> SpecError:
-    return SpecError("is nested too deeply", key=key, hint="A spec has tables of tables, no more.")
+    return SpecError("is nested too deeply", key=key, hint="A spec has only tables in tables.")
 
 
 def refuse_foreign(raw: Tables, text: str) -> None:

@@ -68,7 +68,7 @@ def parse(text: str, source: str) -> Experiment:
     except SpecError as error:
         raise error.at(source) from None
     except RecursionError:
-        raise SpecError("is nested too deeply", file=source, hint="A spec has tables of tables, no more.") from None
+        raise SpecError("is nested too deeply", file=source, hint="A spec has only tables in tables.") from None
 
 
 def differences(old: Mapping[str, object], new: Mapping[str, object]) -> list[str]:

@@ -69,7 +69,7 @@ class Hands:
         if not sys.stdin.isatty():
             raise self._ended(waits)
         while True:
-            screen.say("Type yes when it is done. Ctrl-C ends this run, and the next one goes on here.")
+            screen.say("Type yes when it is done. Ctrl-C ends this command, and the next one continues here.")
             answer = sys.stdin.readline()
             if not answer:
                 raise self._ended(waits)
@@ -105,7 +105,7 @@ def refuse_unconfirmed(drives: Sequence[ClaimedDrive], confirmed: Collection[str
         )
     for drive in asked:
         screen.say(f"everything on this drive will be destroyed:\n  {drive.text}")
-        screen.say("to go on, type its serial number:")
+        screen.say("to continue, type its serial number:")
         typed = sys.stdin.readline().strip()
         if typed != drive.serial:
             hint = "run again, and type it; or name another drive"
@@ -164,7 +164,7 @@ def run(spec_file: Path, results: Path, asked: Asked) -> bool:
         screen.say(note)
     runs, all_well = here._replace(experiment=hashed).make(found)
     for changed in given_files.differences(hashed.files, planning.with_files(experiment, plan, site).files):
-        screen.say(f"{changed} while runs were made, so this campaign mixes both: make it again under a new name")
+        screen.say(f"{changed} while runs were made, so this campaign mixes both versions: repeat it under a new name")
         all_well = False
     made = stored.Results(folder, experiment, stored.as_run(experiment, plan, runs), runs)
     conclude(made, as_json=asked.as_json, full=asked.full)

@@ -79,7 +79,7 @@ class SoFar:
         if not self._page.exists() and LARGEST_SHARE * self._progress.left_s() >= _EMPTY_COST_S:
             self._make(f"Running: {self._progress.time_left()}.", _AT_STOP_S)
             self._cost_s = _FIRST_COST_S
-            self._progress.say(f"the page so far, which is renewed: {self._page}")
+            self._progress.say(f"the page of the runs so far, which is renewed: {self._page}")
 
     def renew(self) -> None:
         """Renews the page if it is time. Called when a run has been stored and the next one has not begun."""

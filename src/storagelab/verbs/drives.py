@@ -113,7 +113,7 @@ def fit(
                 drive, usable, sector = measuring.measured(name, found, effort, asked, kept, tell)
         except KeyboardInterrupt:
             if kept.file.exists():
-                many = f"{kept.many} measurements are kept in {kept.file}; the same command goes on"
+                many = f"{kept.many} measurements are kept in {kept.file}; the same command continues"
                 screen.say(f"interrupted: {many}")
             raise
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -185,7 +185,7 @@ def _volume(volume: str, spec: Path | None) -> Iterator[MeasuredVolume]:
         raise PreflightError("is made of whole drives or by commands", file=spec, key=f"volumes.{volume}", hint=hint)
     if not wanted.made:
         if wanted.path is None:
-            hint = "name a volume with a path; a simulated drive has a profile already"
+            hint = "name a volume with a path; a simulated drive already has a profile"
             raise PreflightError("has no path", file=spec, key=f"volumes.{volume}", hint=hint)
         yield volume_at(site.place(wanted.path, f"volumes.{volume}.path"))
         return
@@ -208,4 +208,4 @@ def _say_what_comes(folder: Path, effort: Effort, points: int, kept: KeptResults
         f"about {duration(effort.about_s(points * effort.passes - len(kept.results)))}, and removes both."
     )
     if kept.many:
-        screen.say(f"Goes on: {kept.many} measurements were kept.")
+        screen.say(f"Continues: {kept.many} measurements were kept.")

@@ -97,10 +97,10 @@ def k8s(
     amount = f"{plural(len(plan.runs), 'run')} on {'each' if len(nodes) > 1 else 'the'} node: "
     amount += f"about {duration(estimate(plan, plan.runs, ()).seconds)} ({guessed(plan)})"
     writing.deliver(f"# {amount}\n" + documents(manifests(name, nodes, specs, wanted)), output)
-    for line in (amount, f"the pods take the image {wanted.image}: --image names another"):
+    for line in (amount, f"the pods use the image {wanted.image}; --image selects another"):
         screen.say(line)
     for file_name in specs[0].files:
-        screen.say(f"goes into the ConfigMap, where others may read it: {file_name}")
+        screen.say(f"this file is put into the ConfigMap, where others may read it: {file_name}")
     file = output if output is not None and output != writing.STDOUT else "FILE"
     job = object_name(name, *nodes[:1])
     screen.say(f"start it: kubectl apply -n {wanted.namespace} -f {file}")
@@ -123,7 +123,7 @@ def _say_cautions(experiment: Experiment, plan: Plan, size: str) -> None:
     found = look_at(experiment, plan.model_copy(update={"cells": tuple(here)}), site, allow_commands=False)
     for error in found.lacks[:1]:
         problem = error.problem if error.key is None else f"{error.key}: {error.problem}"
-        cautions.append(f"not all could be checked on this machine: {problem}")
+        cautions.append(f"some checks were not possible on this machine: {problem}")
     needed = max((need.needed_bytes or 0 for need in found.volumes), default=0)
     number, prefix = cast("re.Match[str]", _QUANTITY.fullmatch(size)).groups("")
     unit = 1024.0 if prefix.endswith("i") else 1000.0

@@ -38,7 +38,7 @@ def validate(
     ] = True,
     jobs: Annotated[int | None, Option("--jobs", "-j", min=1, help="Processes. Default: one for each core.")] = None,
     results: Annotated[
-        Path | None, Option("--results", help="Folder that keeps the runs, and from which to continue.")
+        Path | None, Option("--results", help="Folder that keeps the runs, so that they can be continued.")
     ] = None,
     experiments: Annotated[
         Path | None, Option("--experiments", metavar="FOLDER", help="Folder of the ready-made specs.")
