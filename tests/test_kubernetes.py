@@ -333,7 +333,7 @@ FAILED = of("Job", "my", status={"conditions": [{"type": "Failed", "status": "Tr
         ([UNSCHEDULED], "my-1 waits for a node: 0/3 nodes are available: 3 had volume", "classes of one zone"),
         ([RUNNING, NOT_READY, OTHER], "my-1: its node n1 is not ready; all finished runs are stored", "--force my-1"),
         ([RUNNING, OTHER], "my-1: its node n1 is gone", "kubectl delete pod"),
-        ([NO_IMAGE], "my-1: the image storagelab:latest can't be had", "--image"),
+        ([NO_IMAGE], "my-1: the image storagelab:latest can't be pulled", "--image"),
         ([FAILED], "my has failed: PodFailurePolicy", "kubectl logs job/my"),
     ],
 )

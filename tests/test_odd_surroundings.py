@@ -57,4 +57,4 @@ def test_a_library_that_gets_no_memory_and_a_folder_that_is_gone_are_told_in_wor
         assert capsys.readouterr().err.startswith("storagelab: memory ran out")
     (tmp_path / "gone").mkdir()
     said = typed(tmp_path / "gone", "plan", "x.toml", before='sh -c \'rmdir "$PWD"; exec "$@"\' sh')
-    assert (said.returncode, said.stderr) == (2, "storagelab: the working folder is gone: go to one that exists (cd)\n")
+    assert (said.returncode, said.stderr) == (2, "storagelab: this folder no longer exists: go to another (cd)\n")

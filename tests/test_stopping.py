@@ -63,7 +63,7 @@ def test_a_second_signal_asks_for_patience_and_breaks_nothing_off(capfd):
             signal.raise_signal(signal.SIGINT)
         signal.raise_signal(signal.SIGINT)
         signal.raise_signal(signal.SIGTERM)
-    assert capfd.readouterr().err.count("what was started ends") == 2
+    assert capfd.readouterr().err.count("started programs are ended") == 2
 
 
 def breaking(error: Exception):
@@ -92,7 +92,7 @@ def test_a_fault_of_ours_has_an_exit_code_of_its_own_and_says_how_to_see_where_i
     monkeypatch.setenv(cli.TRACEBACK, "")
     code, out, err = typed("plan", "x.toml")
     assert (code, out, err.count("\n")) == (70, "", 1)
-    assert "storagelab: an error of its own (ValueError in test_stopping.py, line " in err
+    assert "storagelab: an internal error (ValueError in test_stopping.py, line " in err
     assert ("report it" in err, "secret" in err) == (True, False)
     monkeypatch.setenv(cli.TRACEBACK, "1")
     with pytest.raises(SystemExit, match="70"):

@@ -212,7 +212,7 @@ def test_a_failure_is_told_by_the_users_file_and_line():
     [
         ("SELECT 1;\n\\sleep 1 ms\n", r"order.sql, line 2: .* does not know \\sleep 1 ms"),
         ("\\set n random_gaussian(1, 9, 2)\nSELECT :n", "line 1"),
-        ("\\set n random(9, 1)\nSELECT :n", "nothing can be drawn from 9 to 1"),
+        ("\\set n random(9, 1)\nSELECT :n", "no random number is possible from 9 to 1"),
         ("-- nothing;\n\\set n 1\n", "holds no statement"),
     ],
 )

@@ -6,9 +6,10 @@ In a notebook, `storagelab.load("results/NAME")` returns the stored data as tabl
 from __future__ import annotations
 
 __version__ = "0.3.0"
-"""Cargo.toml also has it, and a test compares the two."""
+"""Cargo.toml has the same version, and a test compares the two."""
 
-# Not imported from typing: a Ctrl-C before the command line is ready would end in Python's own traceback.
+# TYPE_CHECKING is not imported from typing, because that import takes time: Ctrl-C before the command line is ready
+# would end in Python's own traceback.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -19,7 +20,7 @@ __all__ = ["__version__", "load"]
 
 
 def __getattr__(name: str) -> Any:
-    """Imports `load` on first access, so that the command line does not pay for the import."""
+    """Imports `load` when it is first used, so that the command line starts faster."""
     if name == "load":
         from storagelab.notebooks import load
 

@@ -1,9 +1,8 @@
 """The start of the command: `storagelab`, or `python -m storagelab`.
 
-It imports little, so that Ctrl-C, or another signal to stop, causes no traceback while the other modules are loaded.
-The program then ends at once, because there is nothing to clean up, and an exception during an import may be lost in
-one of the import system's own callbacks.
-"""
+This module imports little. So if Ctrl-C, or another signal to stop, comes while the other modules are being loaded,
+there is no traceback. The program then ends at once, because there is nothing to clean up. It can't raise an exception
+instead, because one of the import system's own callbacks might drop it."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ def main() -> None:
     try:
         before = {number: signal.getsignal(number) for number in STOPPING}
         for number, handler in before.items():
-            if handler is not signal.SIG_IGN:  # as in the background of a shell without job control, or under nohup
+            if handler is not signal.SIG_IGN:  # it is ignored in the background of some shells, and under nohup
                 signal.signal(number, _end)
         from storagelab import screen
 
@@ -43,8 +42,8 @@ def _end(_number: int, _frame: FrameType | None) -> None:
 
 
 def _end_at_once() -> None:
-    """Exits with the code. If the interrupt comes during `exec`, which some libraries use while they load, Python
-    would kill itself instead.
+    """Exits with the code of an interrupted program. Some libraries use `exec` while they load. If the interrupt comes
+    then, Python would otherwise kill itself.
     """
     import logging
 

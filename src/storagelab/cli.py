@@ -1,9 +1,14 @@
-"""The command line. It finds each verb in its file of `verbs`, prints each error once and sets the exit code: 0 done,
-1 some runs failed (`compare`: too slow), 2 the user's mistake, 3 `compare` can't tell, 4 `run` waits for a person,
-70 an error in storagelab itself, 130 interrupted.
+"""The command line. It finds each verb in its file of `verbs`, prints each error once, and sets the exit code:
 
-Data goes to stdout, everything else to stderr.
-"""
+    0    done
+    1    some runs failed (`compare`: too slow)
+    2    the user's mistake
+    3    `compare` can't tell
+    4    `run` waits for a person
+    70   an error in storagelab itself
+    130  interrupted
+
+Data goes to stdout, and everything else to stderr."""
 
 from __future__ import annotations
 
@@ -25,14 +30,17 @@ from storagelab.errors import StoragelabError
 from storagelab.stopping import INTERRUPTED, Interruptible
 
 OWN_ERROR = 70
-"""EX_SOFTWARE: an unexpected error. Scripts can't mistake it for a failed run or a gate's answer."""
+"""The exit code of an unexpected error (EX_SOFTWARE). Because of this code, scripts can't mistake the error for a
+failed run or a gate's answer."""
 TRACEBACK = "STORAGELAB_TRACEBACK"
 """The environment variable that makes an unexpected error print its traceback."""
 ISSUES = "the project's issue tracker"
 
 
 class _Verbs(TyperGroup):
-    """The verbs in groups, each loaded on demand. A wrong value of an option gets a plain message."""
+    """The verbs in groups. Each verb is loaded when it is needed. If the value of an option is wrong, the message is in
+    plain words.
+    """
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002 - the signature is click's
         if cmd_name not in self.commands and cmd_name in _names():
@@ -55,7 +63,7 @@ class _Verbs(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
-        except BrokenPipeError:  # the reader ended (`| head`); Python must not flush into the closed pipe
+        except BrokenPipeError:  # the reader has ended (`| head`); Python must not flush
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(128 + signal.SIGPIPE)  # as if that signal had ended it, because 1 would be a gate's answer
         except typer.BadParameter as error:
@@ -97,19 +105,19 @@ def _say_version() -> None:
 
 
 def main() -> None:
-    """Runs the command line. Only this function turns errors into messages and exit codes."""
+    """Runs the command line. Only this function converts errors to messages and exit codes."""
     stopping = Interruptible()
     try:
         with stopping:
             if sys.argv[1:] == ["--version"]:
-                _say_version()  # without the libraries that parse options, whose import takes most of the time
+                _say_version()  # before the import of slow libraries for options
             else:
                 app(standalone_mode=True)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     except Exception as error:  # noqa: BLE001 - it is told
-        # After a request to stop, any error is a consequence of the interruption, such as one in a library that was
-        # being imported.
+        # After a request to stop, any error is a consequence of the interruption. For example, it may come from a
+        # library that was being imported.
         if stopping.asked:
             sys.exit(INTERRUPTED)
         _fail(error)
@@ -123,15 +131,15 @@ def _has_folder() -> bool:
 
 
 def _fail(error: Exception) -> None:
-    """Prints the message of an error, and exits with the error's code, or with 2 if it has none."""
+    """Prints the message of an error, and exits with the error's code. If it has none, exits with 2."""
     code = StoragelabError.exit_code
     match error:
         case StoragelabError():
             said, code = str(error), error.exit_code
         case OSError() if not _has_folder():
-            said = "the working folder is gone: go to one that exists (cd)"
+            said = "this folder no longer exists: go to another (cd)"
         case MemoryError() | ImportError() if isinstance(error, MemoryError) or "map segment" in str(error):
-            said = "memory ran out: end other programs, or lift limits (ulimit -v, those of the container)"
+            said = "out of memory: end other programs, or raise limits (ulimit -v, or those of the container)"
         case OSError():
             said = f"{error.filename or 'input/output'}: {error.strerror or error}"
         case _:
@@ -141,10 +149,10 @@ def _fail(error: Exception) -> None:
 
 
 def _unforeseen(error: Exception) -> str:
-    """One line on an error in storagelab itself. Only the traceback shows the error's text, because that may contain a
-    server's address."""
+    """Returns one line about an error in storagelab itself. Only the traceback shows the error's text, because the text
+    may contain a server's address."""
     if os.environ.get(TRACEBACK):
         screen.say("".join(traceback.format_exception(error)).rstrip())
     at = traceback.extract_tb(error.__traceback__)[-1]
     where = f"{type(error).__name__} in {os.path.basename(at.filename)}, line {at.lineno}"
-    return f"an error of its own ({where}): report it to {ISSUES}; {TRACEBACK}=1 before the command shows the traceback"
+    return f"an internal error ({where}): report it to {ISSUES}; {TRACEBACK}=1 before the command shows the traceback"

@@ -1,12 +1,11 @@
 """The errors that storagelab reports, and text that messages share.
 
-StoragelabError            exit code 2 unless it says otherwise
-├── SpecError              the spec: file, key path, what is allowed
-├── PreflightError         this machine or server can't run the spec: what, where, the way out
-├── StoreError             the results folder: in use, of another spec, of a newer version
-└── RunFailed              one run broke; it is stored as `failed` and the next runs go on
-    └── DataRefused        the user's own data or names can't be used, so every run would fail: the campaign stops
-"""
+StoragelabError            exits with 2, unless a class below sets another code
+├── SpecError              the spec is wrong: names the file, the key path, and what is allowed
+├── PreflightError         this machine or server can't run the spec: says what is missing, where, and how to solve it
+├── StoreError             the results folder is in use, or its results are of another spec or of a newer version
+└── RunFailed              one run failed; it is stored as `failed`, and the next runs are made
+    └── DataRefused        the user's own data or names can't be used, so every run would fail: the campaign stops"""
 
 from __future__ import annotations
 
@@ -23,18 +22,20 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
 
 _MOST_SHOWN = 12
-"""Errors that are reported at once."""
+"""The largest number of errors that are reported together."""
 
 
 class StoragelabError(Exception):
-    """An error that the user can act on. `str()` of it is the whole message: printed once, never with a traceback."""
+    """An error that the user can solve. `str()` of it is the whole message. It is printed once, never with a
+    traceback.
+    """
 
     exit_code = 2
 
 
 class Placed(StoragelabError):
-    """An error that reads `FILE: KEY: PROBLEM`, with the way out on a line of its own. `others` are further errors that
-    were found with it.
+    """An error whose message is `FILE: KEY: PROBLEM`. The solution follows on its own line. `others` are further errors
+    that were found at the same time.
     """
 
     def __init__(
@@ -50,7 +51,7 @@ class Placed(StoragelabError):
         return "\n".join([super().__str__(), *map(str, shown), *([f"and {left} more"] if left > 0 else [])])
 
     def at(self, file: Path | str, where: str = "") -> Self:
-        """The same errors, with the spec's file, and with `where` after each problem."""
+        """Returns the same errors with the spec's file. `where` is added to each problem."""
         others = [one.at(file, where) for one in self.others]
         return type(self)(self.problem + where, file=file, key=self.key, hint=self.hint, others=others)
 
@@ -60,12 +61,12 @@ class SpecError(Placed):
 
 
 class PreflightError(Placed):
-    """The spec is sound but can't run here. Raised before anything is changed."""
+    """The spec is correct but can't run here. This error is raised before anything is changed."""
 
 
 @contextlib.contextmanager
 def noting(errors: list[Any]) -> Iterator[None]:
-    """If an error with a place ends the context, adds the error to `errors` and continues."""
+    """If an error of the class Placed ends the context, adds the error to `errors` and continues."""
     try:
         yield
     except Placed as error:
@@ -73,7 +74,9 @@ def noting(errors: list[Any]) -> Iterator[None]:
 
 
 def refuse(errors: Sequence[Placed]) -> None:
-    """Raises all these errors as one, if there are any. Of a spec, only the first error of each key is reported."""
+    """Raises all these errors as one error, if there are any. For each key of a spec, only the first error is
+    reported.
+    """
     distinct = dict[object, Placed]()
     for error in errors:
         of_spec = isinstance(error, SpecError) and error.key
@@ -89,18 +92,18 @@ class StoreError(StoragelabError):
 
 
 class RunFailed(StoragelabError):
-    """One run could not be measured; `str()` is the reason that is stored with the run."""
+    """One run could not be measured. `str()` is the reason, which is stored with the run."""
 
     exit_code = 1
 
 
 class DataRefused(RunFailed):
-    """The user's own data can't be made, or the spec names objects that it lacks: no run could succeed."""
+    """The user's own data can't be made, or the data lack objects that the spec names. So no run could succeed."""
 
     exit_code = 2
 
 
-# --- words that messages share: values in quotes, the key that a user probably meant, text that is safe to print ------
+# --- text that messages share: values in quotes, the key that a user probably meant, text that is safe to print -------
 
 _SHOWN_CHARACTERS = 60
 _FEWEST_LETTERS = 3
@@ -108,7 +111,7 @@ _MOST_LISTED, _CLOSEST = 30, 6
 
 
 def shown(value: object) -> str:
-    """A value in the form that messages quote, shortened if it is long."""
+    """Returns a value in the form in which messages quote it. A long value is shortened."""
     if isinstance(value, dict):
         return "a table"
     return cut(json.dumps(value, ensure_ascii=False, default=str))
@@ -124,7 +127,9 @@ _PYDANTIC = {
 
 
 def first_problem(error: ValidationError, columns: Sequence[str] = ()) -> str:
-    """The first problem that pydantic found, with its key or the column of its row, worded like other messages."""
+    """Describes the first problem that pydantic found, in the words of other messages. Names its key, or the column of
+    its row.
+    """
     first = error.errors()[0]
     said = reduce(lambda text, words: text.replace(*words), _PYDANTIC.items(), first["msg"])
     key = ".".join(columns[part] if isinstance(part, int) and columns else str(part) for part in first["loc"])
@@ -132,8 +137,8 @@ def first_problem(error: ValidationError, columns: Sequence[str] = ()) -> str:
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known word that the user probably meant: a word with the same last part, else the most similar one, else one
-    that begins in the same way; None if none is similar.
+    """Returns the known word that the user probably meant. The first choice is a word with the same last part, then the
+    most similar word, then a word with the same beginning. Returns None if no word is similar.
     """
     words = list(known)
     last = word.rpartition(".")[2]
@@ -148,8 +153,8 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
 
 
 def choices(word: str, known: Iterable[str], allowed: str) -> str:
-    """A hint: the most similar known word, if there is one, then `allowed` and all known words (only the most similar
-    if there are many)."""
+    """Makes a hint. It has the most similar known word, if there is one, then `allowed` and all known words. If there
+    are many known words, only the most similar ones follow."""
     words = list(known)
     near = nearest(word, words)
     listed = ", ".join(words) or "none"
@@ -159,11 +164,11 @@ def choices(word: str, known: Iterable[str], allowed: str) -> str:
     return (f"Did you mean {near}? " if near else "") + f"{allowed}: {listed}."
 
 
-# --- finds, names and escapes characters that must not reach a terminal or a chart unchanged --------------------------
+# --- finds, names and escapes characters that must not reach a terminal or a chart ------------------------------------
 #
-# These are control characters, which move a terminal's cursor or change its display; marks that reverse the direction
-# of a line; invisible breaks; and code points that are not characters: lone surrogates, and those that XML can't
-# contain.
+# These characters are: control characters, which move a terminal's cursor or change its display; marks that reverse the
+# direction of a line; invisible breaks; and code points that are not characters, which are lone surrogates and code
+# points that XML can't contain.
 
 _ODD = (
     r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"  # control characters except tab, line feed and carriage return
@@ -175,13 +180,13 @@ _NOT_IN_A_LINE = re.compile(rf"[{_ODD}\t\n\r]")
 
 
 def escaped(text: str) -> str:
-    r"""`text` with each such character as \uXXXX, as in JSON; tabs and line ends stay."""
+    r"""Returns `text` with each such character as \uXXXX, as in JSON. Tabs and line ends stay."""
     return _NOT_AS_IT_IS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def code_point_of_odd(text: str, *, lines: bool = False) -> str:
-    """The first such character as "U+001B", or "" if there is none. Tabs and line ends count, too, unless `text` may
-    have several `lines`.
+    """Returns the first such character in the form "U+001B", or "" if there is none. Tabs and line ends also count,
+    unless `lines` says that `text` may have several lines.
     """
     match = (_NOT_AS_IT_IS if lines else _NOT_IN_A_LINE).search(text)
     return f"U+{ord(match[0]):04X}" if match else ""

@@ -1,4 +1,4 @@
-"""`storagelab.load`: the stored data as tidy tables for a notebook."""
+"""`storagelab.load`: returns the stored data as tidy tables for a notebook."""
 
 from __future__ import annotations
 
@@ -20,33 +20,37 @@ _LIBRARIES: tuple[Frames, ...] = ("pandas", "polars")
 
 
 class Loaded:
-    """An experiment's tables as data frames, each made on first use; `findings` are the report's findings."""
+    """The tables of an experiment as data frames. Each table is made when it is first used. `findings` are the findings
+    of the report.
+    """
 
     def __init__(self, findings: Findings, made: dict[str, Callable[[], Table]], frames: Frames | None) -> None:
         self.findings, self._made, self._frames = findings, made, frames
 
     @cached_property
     def runs(self) -> Any:
-        """A row for each run, including failed ones."""
+        """A table with a row for each run, including failed runs."""
         return self._frame("runs")
 
     @cached_property
     def waits(self) -> Any:
-        """A row for each run and wait type, uncut."""
+        """A table with a row for each run and each of its wait types, without a cut."""
         return self._frame("waits")
 
     @cached_property
     def series(self) -> Any:
-        """A row for each run, moment and quantity."""
+        """A table with a row for each run, moment and quantity."""
         return self._frame("series")
 
     @cached_property
     def cells(self) -> Any:
-        """A row for each cell, with its mean, interval and verdict."""
+        """A table with a row for each cell, with its mean, interval and verdict."""
         return self._frame("cells")
 
     def columns(self, name: str) -> dict[str, list[Value]]:
-        """A table as lists by column, which needs no library. Raises StoragelabError for an unknown name."""
+        """Returns a table as a list for each column. No library for data frames is needed. Raises StoragelabError for
+        an unknown name.
+        """
         if name not in self._made:
             raise StoragelabError(f"there is no table {name!r}\n  tables: {', '.join(self._made)}")
         table = self._made[name]()
@@ -60,10 +64,10 @@ class Loaded:
 
 
 def load(results: str | Path, *, fit: FitKind = "robust", frames: Frames | None = None) -> Loaded:
-    """The tables of a results folder, such as "results/quickstart".
+    """Returns the tables of a results folder, such as "results/quickstart".
 
-    `frames` chooses the library of the tables; by default pandas, or polars if pandas is not installed. Raises
-    StoragelabError if nothing is stored there, or the store is damaged.
+    `frames` chooses the library of the tables. The default is pandas, or polars if pandas is not installed. Raises
+    StoragelabError if nothing is stored in the folder, or if the store is damaged.
     """
     folder = Path(results)
     _, experiment, plan, runs = stored.read(folder.name, folder.parent, whole=True)
@@ -85,7 +89,7 @@ def _library(wanted: Frames | None) -> Any:
 
 
 def _of_one_type(values: Sequence[Value]) -> list[Value]:
-    """Values that fit in a column of one type: levels of several types become text."""
+    """Converts values so that they fit in a column of one type. Levels of several types become text."""
     if len(set(_kinds(values))) > 1:
         return [None if value is None else str(value) for value in values]
     if any(isinstance(value, float) for value in values):

@@ -1,6 +1,5 @@
-"""Prints all output to the terminal. The module escapes all text from servers, stores and specs. No defect of the
-terminal (a closed stream, an encoding without a dash, a width of 0) stops a measurement.
-"""
+"""Prints all output to the terminal. This module escapes all text from servers, stores and specs. A defect of the
+terminal (a closed stream, an encoding without a dash, a width of 0) never stops a measurement."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ _WIDTH = re.compile(r"[1-9][0-9]{1,4}")
 
 
 def out() -> Console:
-    from storagelab.screen import Screen  # here, because not every verb prints
+    from storagelab.screen import Screen  # imported here, because not every verb prints
 
     return Screen()
 
@@ -42,8 +41,8 @@ def say(text: str, *, stdout: bool = False) -> None:
 
 
 def write(content: str | bytes) -> None:
-    """Writes a whole document to stdout. Text is UTF-8, whatever the terminal's encoding, because a program may read
-    it."""
+    """Writes a whole document to stdout. A program may read it, so text is always UTF-8, whatever the terminal's
+    encoding."""
     if isinstance(content, str):
         content = escaped(content if content.endswith("\n") else content + "\n").encode()
     sys.stdout.flush()
@@ -55,14 +54,14 @@ def write(content: str | bytes) -> None:
 
 
 def prepare() -> None:
-    """Prepares the streams once, when the process starts. It opens closed streams on /dev/null, so that no store gets
-    their number. Characters that the encoding lacks are escaped. A broken stderr stops nothing.
+    """Prepares the streams once, when the process starts. If a stream is closed, it is opened on /dev/null, so that no
+    store gets its number. If the encoding lacks a character, the character is escaped. A broken stderr stops nothing.
     """
     for number, (name, mode) in enumerate(_STANDARD):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number, which is this stream's
+            os.open(os.devnull, os.O_RDWR)  # it gets the lowest free number, which is this stream's
         if getattr(sys, name) is None:
             setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
@@ -75,7 +74,7 @@ def prepare() -> None:
 
 
 class _Unbreakable:
-    """A stream whose errors (the reading program ended, the disk is full) stop nothing."""
+    """A stream whose errors stop nothing. For example, the reading program may have ended, or the disk may be full."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -97,15 +96,15 @@ class _Unbreakable:
 
 
 class Screen(Console):
-    """rich's console with all text escaped. It may colour and arrange text, but it interprets no markup: text in square
-    brackets is printed as it is.
+    """rich's console, which escapes all text. It may colour and arrange text, but it interprets no markup. So text in
+    square brackets is printed unchanged.
     """
 
     def __init__(self, **how: Any) -> None:
         super().__init__(highlight=False, markup=False, **how)
 
     def on_broken_pipe(self) -> None:
-        raise  # rich would exit with 1 on this error, which from a gate means "slower"
+        raise  # rich would exit with 1, which means "slower" from a gate
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):

@@ -1,6 +1,4 @@
-"""Stopping when the user asks for it: the first signal interrupts the current work, and no signal interrupts the
-clean-up.
-"""
+"""Handles signals to stop. The first signal interrupts the current work, and no signal interrupts the clean-up."""
 
 from __future__ import annotations
 
@@ -18,17 +16,19 @@ if TYPE_CHECKING:
 
 _AGAIN_S = 0.02
 INTERRUPTED = 130
-"""The exit code of a program that was stopped."""
+"""The exit code of a program that the user stopped."""
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-r"""The signals that ask storagelab to stop: Ctrl-C, a shutdown of the system, a closed terminal, Ctrl-\."""
+r"""The signals that request storagelab to stop. They come from Ctrl-C, a shutdown of the system, a closed terminal, and
+Ctrl-\."""
 
 
 @contextlib.contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Records a signal to stop, but does not act on it. At the end, it raises the signal again for its usual handler.
+    """Defers signals to stop while the context lasts. If one came, it is raised again at the end, for its usual
+    handler.
 
-    Handlers are swapped, not signals blocked, because blocking applies to one thread only. Outside the main thread
-    there is nothing to do: Python handles signals in the main thread alone.
+    The handlers are replaced. Blocking the signals would not be enough, because it applies to only one thread. Outside
+    the main thread, there is nothing to do, because Python handles signals only in the main thread.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -43,21 +43,23 @@ def uninterrupted() -> Iterator[None]:
         yield
     finally:
         for number, handler in before.items():
-            # None = a handler that Python did not set; it can't be restored, and none of ours is such a handler.
+            # None means a handler that Python did not set. It can't be restored, and storagelab sets no such handler.
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
         for first in noted[:1]:
             signal.raise_signal(first)
 
 
 class Interruptible:
-    """The first Ctrl-C, SIGTERM, hang-up or SIGQUIT stops cleanly; further ones can't interrupt the clean-up."""
+    """Stops the work cleanly at the first Ctrl-C, SIGTERM, hang-up or SIGQUIT. Further signals can't interrupt the
+    clean-up.
+    """
 
     def __init__(self) -> None:
         self.asked = False
         self._by = signal.SIGINT
 
     def __enter__(self) -> Self:
-        # Under nohup a hang-up is ignored from the start, and stays so.
+        # Under nohup, a hang-up is ignored from the start. It is still ignored here.
         wanted = [number for number in STOPPING if signal.getsignal(number) is not signal.SIG_IGN]
         self._before = {int(number): signal.signal(number, self._stop) for number in wanted}
         self._alarm = signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(self._by))
@@ -69,12 +71,12 @@ class Interruptible:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, self._alarm)
         for number, handler in self._before.items():
-            # After the first request, storagelab is stopping already. The rest of the work is short, and must not be
+            # After the first request, storagelab is already stopping. The rest of the work is short, and must not be
             # interrupted.
             signal.signal(number, signal.SIG_IGN if self.asked else handler)
 
     def check(self) -> None:
-        """Stops the program if the user has asked for it, by raising KeyboardInterrupt."""
+        """Raises KeyboardInterrupt if the user has asked to stop."""
         if self.asked:
             raise KeyboardInterrupt
 
@@ -85,8 +87,8 @@ class Interruptible:
         raise KeyboardInterrupt
 
     def _lost(self, what: UnraisableHookArgs) -> None:
-        """Python drops exceptions in some of its callbacks, such as those after a fork: then the signal is sent
-        again.
+        """Sends the signal again if Python has dropped its KeyboardInterrupt. Python drops exceptions in some of its
+        callbacks, such as those after a fork.
         """
         if not issubclass(what.exc_type, KeyboardInterrupt):
             self._hook(what)
@@ -96,6 +98,6 @@ class Interruptible:
         signal.setitimer(signal.ITIMER_REAL, _AGAIN_S)
 
     def _ask_patience(self, *_: object) -> None:
-        # Not printed: a signal may come during a print, and printing does not nest.
+        # `print` is not used, because a signal may come during a print, and one print can't interrupt another.
         with contextlib.suppress(OSError):
-            os.write(sys.stderr.fileno(), b"stopping: what was started ends, and its files are removed\n")
+            os.write(sys.stderr.fileno(), b"stopping: started programs are ended, and their files are removed\n")

@@ -1,1 +1,2 @@
-"""Measured drives: their law with few figures, its fit, and the profile that stores every measured point."""
+"""Measured drives: a law with few figures, its fit to measured points, and the profile that stores every measured
+point."""

@@ -1,4 +1,5 @@
-"""The fit of a drive's law to measured points: least squares of the logarithms of rates, from several starts."""
+"""Fits a drive's law to measured points. The method is least squares of the logarithms of rates, from several starting
+points."""
 
 from __future__ import annotations
 
@@ -12,22 +13,24 @@ import numpy as np
 
 # --- the law of a measured drive --------------------------------------------------------------------------------------
 #
-# Requests a second by block size, share of reads, requests in progress and order.
+# The law gives requests per second by block size, share of reads, requests in progress and order.
 #
 # A lone request has a latency and a transfer time. If other requests are in progress, both times are longer. The drive
-# serves a number of requests at once, and transfers the data of a number of them at once. `knee` says how suddenly
-# further requests begin to wait (1: soon, as with a queue at each part of the drive; 8: only when all parts are busy).
-# The resulting rate can't exceed the limits on requests and bytes a second. The simulator's drives of kind "measured"
-# (crates/sim/src/devices/measured.rs) obey the same law.
+# serves a certain number of requests at once, and transfers the data of a certain number at once. `knee` says how
+# suddenly further requests begin to wait. With 1, they soon wait, as with a queue at each part of the drive. With 8,
+# they wait only when all parts are busy. The resulting rate can't exceed the limits on requests and bytes per second.
+# The simulator's drives of kind "measured" (crates/sim/src/devices/measured.rs) obey the same law.
 
 KNEES = (1, 2, 4, 8)
-"""Powers of two, since the simulator takes roots only as square roots, which are the same on every machine."""
+"""Powers of two, because the simulator computes roots only by square roots, which are the same on every machine."""
 LIMITS = ("reads_per_s", "writes_per_s", "ios_per_s", "read_bytes_per_s", "write_bytes_per_s", "bytes_per_s")
 
 
 @dataclass(frozen=True)
 class Law:
-    """The figures. Times are a lone request's; `*_data_bytes_per_s` is the rate of its data transfer, which follows."""
+    """The figures of the law. `*_ns` are latencies of a lone request. `*_data_bytes_per_s` is the rate of its data
+    transfer, which follows the latency.
+    """
 
     read_ns: float
     write_ns: float
@@ -40,11 +43,11 @@ class Law:
     data_parallel: float
     knee: int
     limits: dict[str, float]
-    """By a name of LIMITS; a limit that was not reached is missing."""
+    """Maps names of LIMITS to limits. A limit that was not reached is missing."""
 
     def requests_per_s(self, *, block_bytes: Any, read_share: Any, depth: Any, sequential_share: Any = 0.0) -> Any:
-        """Requests a second, for numbers or arrays. A depth below 1 means that the drive is idle for a part of the
-        time.
+        """Returns requests per second, for numbers or arrays. A depth below 1 means that the drive is idle for a part
+        of the time.
         """
         progressing = np.maximum(depth, 1.0)
         mean_s = read_share * self._latency_s("read", block_bytes, progressing, sequential_share) + (
@@ -67,26 +70,26 @@ class Law:
         return alone_s * self._stretch(progressing, parallel) + of_data_s
 
     def _stretch(self, progressing: Any, parallel: float) -> Any:
-        """The time of a request divided by the time of a lone request."""
+        """Returns the time of a request divided by the time of a lone request."""
         return (1 + (progressing**self.knee - 1) / parallel**self.knee) ** (1 / self.knee)
 
 
 def _use(limit: str, block_bytes: Any, read_share: Any) -> Any:
-    """The mean part of a limit that one request uses."""
+    """Returns how much of a limit one request uses on average."""
     share = read_share if limit.startswith("read") else 1 - read_share if limit.startswith("write") else 1.0
     return share * (block_bytes if "bytes" in limit else 1.0)
 
 
 # --- the points at which a drive is measured --------------------------------------------------------------------------
 #
-# The points for the fit, and the test points, whose block sizes, depths and mixes (chosen at random) occur in no other
-# point.
+# There are two kinds of points: points for the fit, and test points. The block sizes, depths and mixes of test points
+# occur in no point for the fit.
 
 _KIB = 1024
 
 
 class LoadPoint(NamedTuple):
-    """One load: blocks of one size, a share of reads, and requests in progress."""
+    """One load: blocks of one size, a share of reads, and a number of requests in progress."""
 
     block_bytes: int
     read_share: float
@@ -96,7 +99,7 @@ class LoadPoint(NamedTuple):
 
 
 def planned(*, quick: bool, seed: int) -> list[LoadPoint]:
-    """All points in random order, so that a drive that slows down affects all of them equally."""
+    """Returns all points in random order. So a drive that slows down affects all kinds of points equally."""
     points = _quick() if quick else _full()
     random.Random(seed).shuffle(points)
     return points
@@ -129,7 +132,9 @@ def _grid(
 def _held_out(
     kib: tuple[int, ...], depths: tuple[int, ...], shares: tuple[float, ...], *, sequential: bool
 ) -> list[LoadPoint]:
-    """Each size with each depth; the shares of reads rotate, so that each share occurs with each size."""
+    """Makes a point for each size with each depth. The shares of reads take turns, so that each share occurs with each
+    size. Sequential points have each share.
+    """
     return [
         LoadPoint(size * _KIB, share, depth, sequential, held_out=True)
         for row, size in enumerate(kib)
@@ -141,14 +146,14 @@ def _held_out(
 # --- the fit ---------------------------------------------------------------------------------------------------------
 
 LEAST_POINTS = 16
-"""A fit of fewer points would follow their noise."""
+"""The smallest number of points for a fit. A fit of fewer points would follow their noise."""
 _REACHED = 1.02
-"""A limit was reached at a point if the drive's rate would be this many times as high without the limit."""
+"""If the drive's rate at a point would be this many times as high without a limit, the point reached the limit."""
 _LEAST_DATA_PER_S, _MOST_DATA_PER_S = 1e3, 1e14
 _MOST_PARALLEL = 1e4
 _FAR = 1e3
 _FIGURES = [one.name for one in fields(Law)][:-2]
-"""The figures of a law, without its knee and its limits."""
+"""The names of a law's figures, without its knee and its limits."""
 
 
 class Result(NamedTuple):
@@ -160,7 +165,9 @@ class Result(NamedTuple):
 
 
 def fit(results: Sequence[Result]) -> Law:
-    """The law that best fits all points except the test points. Raises ValueError if they are too few."""
+    """Returns the law that best fits all points except the test points. Raises ValueError if there are too few
+    points.
+    """
     used = [one for one in results if not one.asked.held_out]
     if len(used) < LEAST_POINTS:
         raise ValueError(f"{len(used)} points were measured, and a fit needs {LEAST_POINTS}")
@@ -170,7 +177,7 @@ def fit(results: Sequence[Result]) -> Law:
 
 
 class _Points:
-    """The points as arrays."""
+    """The measured points as arrays."""
 
     def __init__(self, results: Sequence[Result]) -> None:
         asked = [one.asked for one in results]
@@ -184,7 +191,7 @@ class _Points:
         self.bytes_per_s = self.per_s * self.load["block_bytes"]
 
     def most(self, limit: str) -> float:
-        """The highest rate of any point in the quantity that this limit limits."""
+        """Returns the highest rate of any point, in the quantity that this limit limits."""
         share = self.load["read_share"]
         of = share if limit.startswith("read") else 1 - share if limit.startswith("write") else 1.0
         return float(np.max(of * (self.bytes_per_s if "bytes" in limit else self.per_s)))
@@ -194,9 +201,9 @@ class _Points:
 
 
 def _starts(points: _Points) -> Iterator[Any]:
-    """Starting figures of the fit, as logarithms. Times of lone requests come from the points with one request. The
-    starting limits are the highest measured rates for each direction, for both together, or for all of these. All other
-    limits start far above.
+    """Yields starting figures of the fit, as logarithms. Times of lone requests come from the points with one request
+    in progress. The starting limits are the highest measured rates: those of each direction, those of both directions
+    together, or all of these. All other limits start far above them.
     """
     alone = points.load["depth"] == 1
     lone_ns = float(np.median(1e9 / points.per_s[alone])) if alone.any() else 1e5
@@ -220,11 +227,11 @@ def _law(logs: Any, knee: int) -> Law:
 
 
 def _fitted(points: _Points, knee: int, start: Any) -> tuple[float, Law]:
-    from scipy.optimize import least_squares  # here, because it loads for a second, and captures need this module
+    from scipy.optimize import least_squares  # here, because it loads slowly, and captures need this module
 
     least = np.log([*[1.0] * 4, _LEAST_DATA_PER_S, _LEAST_DATA_PER_S, *[1.0] * 3, *[1.0] * len(LIMITS)])
     most = np.log([*[1e9] * 4, _MOST_DATA_PER_S, _MOST_DATA_PER_S, *[_MOST_PARALLEL] * 3, *[1e15] * len(LIMITS)])
-    # soft_l1: one odd point, from a busy machine for example, does not distort all figures
+    # soft_l1: a single odd point, for example from a busy machine, does not distort all figures
     found = least_squares(
         lambda logs: points.errors(_law(logs, knee)), np.clip(start, least + 1e-9, most - 1e-9), bounds=(least, most),
         loss="soft_l1", f_scale=0.05, x_scale=1.0, max_nfev=200,
@@ -233,7 +240,7 @@ def _fitted(points: _Points, knee: int, start: Any) -> tuple[float, Law]:
 
 
 def _without_unreached(law: Law, points: _Points) -> Law:
-    """The law without the limits that no point reached, because their values are unknown."""
+    """Returns the law without the limits that no point reached. The values of such limits are unknown."""
     kept = dict(law.limits)
     for name in LIMITS:
         others = replace(law, limits={one: value for one, value in kept.items() if one != name})

@@ -1,8 +1,7 @@
-"""A measured drive: the figures of a fit, the ranges in which they hold, and every measured point with its residual.
+"""A measured drive: the figures of a fit, the ranges in which they apply, and every measured point with its residual.
 
-It is kept as a profile like those of the articles' drives (`profiles`), of kind "measured": the simulator uses its
-figures, and `storagelab drives list` lists it. Beside the figures the file has one table, `measurement`.
-"""
+It is stored as a profile like those of the articles' drives (`profiles`), of kind "measured". The simulator uses its
+figures, and `storagelab drives list` lists it. In addition to the figures, the file has one table, `measurement`."""
 
 from __future__ import annotations
 
@@ -24,39 +23,41 @@ _ENOUGH_HELD_OUT = 5
 
 
 class OutsideMeasured(StoragelabError):
-    """The request lies outside of the measured range; the message names the request and the range."""
+    """The request is outside the measured range. The message names the request and the range."""
 
 
 class ExpectedSpeed(NamedTuple):
-    """A drive's rate and latency under a load."""
+    """The rate and the latency of a drive under a load."""
 
     requests_per_s: float
     mean_latency_s: float
     relative_error: float
-    """The relative error that 19 of 20 test points (not used for the fit) did not exceed."""
+    """The relative error of the prediction. 19 of 20 test points, which were not used for the fit, had at most this
+    error.
+    """
 
 
 class Point(Frozen):
-    """One measured point, and its value by the fit."""
+    """One measured point, with the value that the fit gives."""
 
     block_bytes: int
     read_share: float
     depth: int
     sequential: bool
     held_out: bool
-    """Whether it was a test point, not used for the fit."""
+    """Whether it is a test point, which was not used for the fit."""
     requests_per_s: float
     mean_latency_s: float
     fitted_per_s: float
 
     @property
     def residual(self) -> float:
-        """Fitted divided by measured requests a second, minus 1."""
+        """The fitted rate divided by the measured rate, minus 1."""
         return self.fitted_per_s / self.requests_per_s - 1
 
 
 class LongStretch(Frozen):
-    """A long period of one load: the drive's initial and sustained rate."""
+    """A long period of one load. It shows the drive's initial rate and its sustained rate."""
 
     operation: str
     """"read" or "write"."""
@@ -66,12 +67,11 @@ class LongStretch(Frozen):
     burst_per_s: float
     sustained_per_s: float
     fell_after_s: float | None = None
-    """The time after which the burst was over; None without a burst."""
+    """The time, in seconds, after which the burst had ended. None without a burst."""
 
 
 class Identity(Frozen):
-    """The identity of the measured drive. A drive with another model, firmware, format or limit counts as another
-    drive."""
+    """The identity of the measured drive. If model, firmware, format or limits differ, it counts as another drive."""
 
     model: str
     firmware: str
@@ -79,7 +79,7 @@ class Identity(Frozen):
     limits: dict[str, float]
     filesystem: str
     virtual: bool | None = None
-    """Whether the drive is virtual; None if unknown."""
+    """Whether the drive is virtual. None if this is unknown."""
 
 
 class Measured(Frozen):
@@ -87,10 +87,10 @@ class Measured(Frozen):
 
     identity: Identity
     measured_at: str
-    """ISO 8601, UTC."""
+    """The time of the measurement, in ISO 8601, UTC."""
     seconds: float
     by: str
-    """The programs that measured, with their versions."""
+    """The programs that measured the drive, with their versions."""
     complete: bool
     """Whether every planned point was measured."""
     file_bytes: int
@@ -109,8 +109,9 @@ class MeasuredDrive(Frozen):
     def expected(
         self, *, block_bytes: float, read_share: float, depth: float, sequential_share: float = 0.0
     ) -> ExpectedSpeed:
-        """The drive's speed with `depth` requests in progress on average. A depth below 1 means that it is idle for a
-        part of the time, and needs no figure that was not measured. Raises OutsideMeasured.
+        """Returns the drive's speed if `depth` requests are in progress on average. A depth below 1 means that the
+        drive is idle for a part of the time. Such a depth needs no figure that was not measured. Raises
+        OutsideMeasured.
         """
         self._check(block_bytes, read_share, depth, sequential_share)
         per_s = float(
@@ -122,14 +123,16 @@ class MeasuredDrive(Frozen):
 
     @property
     def relative_error(self) -> float:
-        """The relative error that 19 of 20 test points don't exceed; with few test points, 19 of 20 of all points."""
+        """The relative error that 19 of 20 test points do not exceed. If there are few test points, all points count
+        instead.
+        """
         held_out = [abs(point.residual) for point in self.measured.points if point.held_out]
         every = [abs(point.residual) for point in self.measured.points]
         return _quantile(held_out if len(held_out) >= _ENOUGH_HELD_OUT else every, _COVERED)
 
     @property
     def median_error(self) -> float | None:
-        """The median error of the test points; None without test points."""
+        """The median error of the test points. None without test points."""
         held_out = [abs(point.residual) for point in self.measured.points if point.held_out]
         return _quantile(held_out, 0.5) if held_out else None
 
@@ -205,7 +208,7 @@ def _range(values: Any) -> tuple[float, float]:
 
 
 def _quantile(values: Sequence[float], share: float) -> float:
-    """The smallest of `values` that is at least as large as the fraction `share` of them."""
+    """Returns the smallest of `values` that is at least as large as the share `share` of them."""
     return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]
 
 
@@ -213,7 +216,7 @@ def _quantile(values: Sequence[float], share: float) -> float:
 
 
 def as_toml(drive: MeasuredDrive, *, usable_bytes: int, sector_bytes: int) -> str:
-    """The whole file; `MeasuredDrive.from_toml` and `profiles.load` read it."""
+    """Returns the text of the profile's file. `MeasuredDrive.from_toml` and `profiles.load` can read it."""
     return "\n".join(_lines(drive, usable_bytes, sector_bytes)) + "\n"
 
 

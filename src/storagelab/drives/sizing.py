@@ -1,8 +1,8 @@
-"""Properties that help to choose a drive: space by format, the host's memory for the drive's map, requests per second,
-and the price of both if the profile has a price.
+"""Properties that help to choose a drive: its space in each format, the host memory for its map, its requests per
+second, and its price if the profile has one.
 
-Requests per second are simulated: random requests of 8 KB, 32 in progress, on a drive that was fully written once.
-"""
+Requests per second are simulated. Random requests of 8 KB, 32 in progress, are sent to a drive that was fully written
+once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ _SEED = 1
 
 
 class MapOfDrive(Frozen):
-    """Host memory for the map of a drive full of database pages, and of a drive whose sectors were written singly."""
+    """The host memory for the map of two drives: one that is full of database pages, and one whose sectors were written
+    one by one.
+    """
 
     sector_bytes: int
     driver: str
@@ -31,7 +33,7 @@ class MapOfDrive(Frozen):
 
 
 class Capacity(Frozen):
-    """The figures of one format (its name is empty for a disk). IO/s count random requests of 8 KB."""
+    """The figures of one format. A disk has a single format without a name. Rates count random requests of 8 KB."""
 
     format: str
     usable_bytes: int
@@ -46,8 +48,8 @@ class Sizing(Frozen):
 
 
 def sizing(profile: Profile) -> Sizing:
-    """The properties of the drive; takes a fraction of a second per format. Raises PreflightError if the core refuses
-    the profile.
+    """Returns the properties of the drive. Takes a fraction of a second per format. Raises PreflightError if the core
+    refuses the profile.
     """
     price = profile.price_usd
     return Sizing(

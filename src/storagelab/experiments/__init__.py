@@ -1,7 +1,6 @@
 """Ready-made specs: their groups, their texts, the questions that they answer, and the files that belong to them.
 
-A spec is one TOML file in this folder. The SQL files of a spec are in a folder with its name.
-"""
+Each spec is one TOML file in this folder. The SQL files of a spec are in a folder with the name of the spec."""
 
 from __future__ import annotations
 
@@ -12,9 +11,9 @@ from storagelab.errors import SpecError, choices
 
 FOLDER = Path(__file__).parent
 SCHEMA = FOLDER / "spec.schema.json"
-"""The JSON schema of a spec, for editors; `make docs` writes it."""
+"""The JSON schema of a spec, for editors. `make docs` writes it."""
 SCHEMA_LINE = "#:schema "
-"""The beginning of a spec's first line, which names the schema for editors."""
+"""The beginning of a spec's first line. This line names the schema for editors."""
 
 
 MEASURED = {
@@ -25,7 +24,7 @@ MEASURED = {
         "raw-io-on-your-drives", "replay", "file-systems", "cloud-disks", "raid-levels", "three-drives",
         "drive-formats", "encryption", "zfs-by-your-own-commands"],
 }  # fmt: skip
-"""The names of the ready-made specs by group; the specs that most readers need come first."""
+"""The names of the ready-made specs in their groups. The specs that most readers need come first."""
 SIMULATED = {
     "Hardware that you don't have: simulated (drive-history-reversed: reverse order)": [
         "drive-to-buy", "todays-drives", "flash-as-it-fills", "cores-and-data-files", "many-cores", "reads-join-in",
@@ -42,7 +41,7 @@ def question_of(name: str) -> str:
 
 
 def text_of(name: str) -> str:
-    """The text of a ready-made spec, whose first line names the schema of this installation. Raises SpecError."""
+    """Returns the text of a ready-made spec. Its first line names the schema of this installation. Raises SpecError."""
     names = sorted(file.stem for file in FOLDER.glob("*.toml"))
     if name not in names:
         hint = choices(name, names, "The ready-made specs")
@@ -51,12 +50,12 @@ def text_of(name: str) -> str:
 
 
 def with_schema(text: str) -> str:
-    """A spec whose first line names the schema of this installation."""
+    """Returns the text of a spec with a first line that names the schema of this installation."""
     return f"{SCHEMA_LINE}{SCHEMA.as_uri()}\n{text}"
 
 
 def files_of(name: str) -> dict[str, str]:
-    """The other files that a ready-made spec needs: their paths relative to the spec, and their texts."""
+    """Returns the other files that a ready-made spec needs. Maps their paths relative to the spec to their texts."""
     return {
         str(file.relative_to(FOLDER)): file.read_text("utf-8")
         for file in sorted((FOLDER / name).glob("*"))

@@ -1,1 +1,2 @@
-"""A campaign as a Kubernetes Job: its objects, and the obstacles to its progress. Contacts no cluster."""
+"""A campaign as a Kubernetes Job: its objects, and the reasons why it does not progress. This code contacts no
+cluster."""

@@ -1,7 +1,6 @@
-"""The reasons why a campaign's Job does not progress, from kubectl's output. Pure.
+"""Finds in kubectl's output the reasons why a campaign's Job does not progress. The output is that of this command:
 
-kubectl get storageclass,node,pvc,pod,job,event -o json
-"""
+kubectl get storageclass,node,pvc,pod,job,event -o json"""
 
 from __future__ import annotations
 
@@ -15,14 +14,16 @@ Found = Mapping[str, Any]
 
 
 class Notice(NamedTuple):
-    """One message. If something is wrong, the solution follows on a separate line."""
+    """One message. If something is wrong, the solution follows on its own line."""
 
     text: str
     well: bool
 
 
 def held_up(objects: Sequence[Found], campaign: str) -> list[Notice]:
-    """One message for each obstacle to the campaign; without obstacles, the campaign's progress."""
+    """Returns one message for each obstacle to the campaign. If there is none, returns messages about the campaign's
+    progress.
+    """
     seen = _Seen(objects, campaign)
     wrong = [*seen.claims(), *seen.pods(), *seen.jobs()]
     return [Notice(text, well=False) for text in wrong] or [Notice(text, well=True) for text in seen.how_far()]
@@ -45,7 +46,7 @@ class _Seen:
             match table_at(claim, "status").get("phase"):
                 case "Lost":
                     yield _told(
-                        f"{_name(claim)}: its volume is gone, and with it what was there",
+                        f"{_name(claim)}: its volume is lost, with all data on it",
                         "delete the Job and this claim, and apply the file again; results have a claim of their own",
                     )
                 case "Pending" if classes and wanted and wanted not in classes:
@@ -97,7 +98,7 @@ class _Seen:
     def how_far(self) -> Iterator[str]:
         jobs = self._ours("Job")
         if not jobs:
-            yield "no Job of this campaign is there: kubectl apply -f the file, in this namespace"
+            yield "there is no Job of this campaign: kubectl apply -f the file, in this namespace"
         for job in jobs:
             done = _condition(job, "Complete").get("status") == "True"
             yield f"{_name(job)}: {'complete' if done else 'at work'}: kubectl logs job/{_name(job)}"
@@ -117,7 +118,7 @@ def _waiting(pod: Found) -> Iterator[str]:
         reason, message = waiting.get("reason"), waiting.get("message", "")
         if reason in ("ErrImagePull", "ImagePullBackOff", "InvalidImageName"):
             yield _told(
-                f"{_name(pod)}: the image {container.get('image')} can't be had: {message or reason}",
+                f"{_name(pod)}: the image {container.get('image')} can't be pulled: {message or reason}",
                 "push it to a registry that the cluster reads, and name it: --image",
             )
         elif reason and reason != "ContainerCreating":

@@ -1,6 +1,5 @@
-"""The objects that run a campaign in a cluster: the spec, a claim of each StorageClass, the rights to read classes, and
-a Job without privileges; and the pod from which the results are copied.
-"""
+"""The objects that run a campaign in a cluster: the spec, a claim for each StorageClass, the rights to read classes,
+and a Job without privileges. Also the pod from which the results are copied."""
 
 from __future__ import annotations
 
@@ -19,19 +18,19 @@ from storagelab.spec import given_files, keys, matrix, reading
 from storagelab.spec.keys import leaves, line
 
 # --- the spec on claims -----------------------------------------------------------------------------------------------
-# Makes the same spec on the claims of StorageClasses: its volumes are the places where the claims are mounted.
+# Writes the spec for the claims of StorageClasses. Its volumes are the places where the claims are mounted.
 
 FACTOR = "volume"
 _PLACES = ("data", "log", "tables", "indexes", "temp")
 """The keys of `layout` that name volumes."""
 OBJECT_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _MOST_BYTES = 900_000
-"""A ConfigMap holds a mebibyte."""
+"""The largest size of a spec with its files. A ConfigMap can hold a mebibyte."""
 
 
 class OnClaims(NamedTuple):
-    """A spec on claims: its `text` and `plan`; in `volumes`, each class's volume; in `files`, the texts of the files
-    that the spec names, by their names.
+    """A spec for claims. `text` is the spec and `plan` its plan. `volumes` maps each class to its volume. `files` maps
+    the names of files that the spec names to their texts.
     """
 
     text: str
@@ -45,8 +44,8 @@ def mount_path(volume: str) -> str:
 
 
 def on_claims(experiment: Experiment, classes: Sequence[str], host: int = 0) -> OnClaims:
-    """`host` counts the hosts of a fleet from 0. Each host has its own seed, and so its own order of runs. Raises
-    SpecError.
+    """Returns the spec for claims of these classes. `host` is the number of the host, from 0. Each host has its own
+    seed, and so its own order of runs. Raises SpecError.
     """
     volumes = {name: _volume_of(name) for name in classes}
     if len(set(volumes.values())) < len(classes) or not classes:
@@ -84,7 +83,7 @@ def on_claims(experiment: Experiment, classes: Sequence[str], host: int = 0) -> 
 
 
 def _volume_of(name: str) -> str:
-    """The volume's name in the spec, and the end of the claim's name."""
+    """Returns the name of a class's volume in the spec. The name of the claim ends with it."""
     if not OBJECT_NAME.fullmatch(name):
         hint = "Such a name has small letters, digits, `-` and `.`: kubectl get storageclass"
         raise SpecError(f"{name!r} can't be a StorageClass", key="--class", hint=hint)
@@ -92,7 +91,9 @@ def _volume_of(name: str) -> str:
 
 
 def _refuse_made_volumes(raw: Mapping[str, Any], factors: Mapping[str, Any], source: str) -> None:
-    """A claim has the file system of its class, because a pod without root's rights can't make a file system."""
+    """Refuses keys that make a volume. A claim has the file system of its class, because a pod without root's rights
+    can't make one.
+    """
     for name, volume in raw["volumes"].items():
         if other := sorted(volume.keys() - {"path"}):
             hint = "Leave it out. What a class makes is set in its parameters."
@@ -115,7 +116,7 @@ def _refuse_own_places(factors: Mapping[str, Any], source: str) -> None:
 
 
 def _paths_of(factors: Mapping[str, Any]) -> Iterator[str]:
-    """The keys of a spec that factors set."""
+    """Yields the keys of a spec that factors set."""
     for name, levels in factors.items():
         yield name
         for level in levels if isinstance(levels, list) else ():
@@ -137,7 +138,9 @@ def _text(raw: Mapping[str, Any], factors: Mapping[str, Any]) -> str:
 
 
 def _files(experiment: Experiment, configs: Iterable[Config]) -> dict[str, str]:
-    """The text of each file that a key of the spec names, by its path below the spec's folder. Raises SpecError."""
+    """Maps the path of each file that a key of the spec names, relative to the spec's folder, to the file's text.
+    Raises SpecError.
+    """
     folder = Path(experiment.source).resolve().parent
     found = dict[str, str]()
     for name, path in given_files.named(configs, folder).items():
@@ -162,18 +165,19 @@ Value = str | int | bool | Mapping[str, "Value"] | Sequence["Value"]
 Object = dict[str, Value]
 
 CAMPAIGN = "storagelab/campaign"
-"""The label of everything that belongs to a campaign."""
+"""The label of all objects that belong to a campaign."""
 LAB, RESULTS = "/lab", "/results"
 _USER = 1000
-"""The user of the image; claims are given to its group."""
+"""The user of the image. Claims are owned by its group."""
 _LONGEST_NAME = 40
-"""Names of pods are longer than those of their Jobs, and end at 63."""
+"""The longest name of an object before suffixes. The names of pods are longer than those of their Jobs, and can have at
+most 63 characters."""
 _LEAST_SHARED_MEMORY = "1Gi"
 
 
 class JobOptions(NamedTuple):
-    """The user's options. `results_class` is "" for the cluster's default class; `ask` says whether the pod may read
-    classes, volumes and its node from the cluster's server."""
+    """The user's options. `results_class` is "" for the cluster's default class. `ask` says whether the pod may read
+    facts about classes, volumes and its node from the cluster."""
 
     image: str
     size: str
@@ -185,13 +189,13 @@ class JobOptions(NamedTuple):
 
 
 def object_name(name: str, *more: str) -> str:
-    """A name for an object: small letters, digits and `-`."""
+    """Makes a name for an object, of small letters, digits and `-`."""
     whole = "-".join((name[:_LONGEST_NAME], *more)).lower()
     return re.sub(r"[^a-z0-9]+", "-", whole)[:63].strip("-")
 
 
 def objects_of(name: str, node: str, spec: OnClaims, wanted: JobOptions) -> list[Object]:
-    """Everything that makes the campaign `name` on a node; on any one node if `node` is ""."""
+    """Returns all objects that make the campaign `name` on a node. If `node` is "", any node may be used."""
     own = object_name(name, *(node,) * bool(node))
     claims = {class_: object_name(own, "on", volume) for class_, volume in spec.volumes.items()}
     listed = [_claim(claim, name, class_, wanted.size) for class_, claim in claims.items()]
@@ -204,7 +208,9 @@ def objects_of(name: str, node: str, spec: OnClaims, wanted: JobOptions) -> list
 
 
 def rights(name: str, wanted: JobOptions) -> list[Object]:
-    """A service account that may read only the facts about claims, classes and nodes that a manifest has."""
+    """Returns a service account that may read only the facts about claims, classes and nodes that a manifest
+    contains.
+    """
     own, whole = object_name(name), object_name("storagelab", wanted.namespace, name)
     subject: Value = [{"kind": "ServiceAccount", "name": own, "namespace": wanted.namespace}]
     read: Value = ["get"]
@@ -227,7 +233,7 @@ def rights(name: str, wanted: JobOptions) -> list[Object]:
 
 
 def reader(name: str, node: str, wanted: JobOptions) -> Object:
-    """A pod that only holds the claim of the results, for `kubectl cp`."""
+    """Returns a pod that only mounts the claim of the results, for `kubectl cp`."""
     own = object_name(name, *(node,) * bool(node))
     container: Value = {
         "name": "results", "image": wanted.image, "command": ["sleep", "86400"], "securityContext": _unprivileged(),
@@ -257,7 +263,9 @@ def _spec(own: str, name: str, spec: OnClaims) -> Object:
 
 
 def _key_of(spec: OnClaims, file: str) -> str:
-    """A key of a ConfigMap has no folders; the mount puts the file into its folder. A number makes the key unique."""
+    """Returns a file's key in the ConfigMap. Such a key has no folders, and the mount puts the file into its folder. A
+    number makes the key unique.
+    """
     return f"{list(spec.files).index(file) + 1}-{re.sub(r'[^A-Za-z0-9._-]', '_', file.rpartition('/')[2])[:200]}"
 
 
@@ -286,8 +294,8 @@ def _job(own: str, name: str, node: str, spec: OnClaims, claims: Mapping[str, st
         "apiVersion": "batch/v1", "kind": "Job", "metadata": meta,
         "spec": {
             "backoffLimit": 3,
-            # Kubernetes makes a pod again if the pod is lost with its node, and the new pod continues. It does not make
-            # a pod again that ended with an error.
+            # If a pod is lost with its node, Kubernetes makes a new pod, which continues. If a pod ended with an error,
+            # Kubernetes makes no new one.
             "podFailurePolicy": {
                 "rules": [
                     {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
@@ -363,18 +371,18 @@ def _unprivileged() -> Value:
 
 
 def manifests(name: str, nodes: Sequence[str], specs: Sequence[OnClaims], wanted: JobOptions) -> list[Object]:
-    """All objects of a campaign: on one node, or on each of several."""
+    """Returns all objects of a campaign, on one node or on each of several nodes."""
     each = [
         one for node, spec in zip(nodes or ("",), specs, strict=True) for one in objects_of(name, node, spec, wanted)
     ]
     return [*(rights(name, wanted) if wanted.ask else ()), *each]
 
 
-# --- writes plain tables and lists as YAML, whose text in quotes is that of JSON in ASCII -----------------------------
+# --- writes tables and lists as YAML; text in quotes has the form of JSON in ASCII ------------------------------------
 
 _PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9/_-]*(\.[A-Za-z0-9/_-]+)*")
 _NOT_IN_BLOCKS = re.compile(r"[^\n\x20-\x7e\xa0-\u2027\u202a-\ud7ff]| \n|^\s|\n\n$")
-_BEYOND_ASCII = re.compile(r"[^\x20-\x7e]")  # JSON's escapes of these are pairs of surrogates, which YAML does not join
+_BEYOND_ASCII = re.compile(r"[^\x20-\x7e]")  # JSON escapes these as surrogate pairs; YAML can't read pairs
 _WORDS = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
 
 
@@ -405,7 +413,7 @@ def _entry(head: str, value: Value, below: str) -> Iterator[str]:
 
 
 def _is_open(value: Value) -> bool:
-    """Whether YAML writes this value on separate lines."""
+    """Whether YAML writes this value on lines of its own."""
     return not isinstance(value, str) and isinstance(value, Mapping | Sequence) and bool(value)
 
 

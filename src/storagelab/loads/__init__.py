@@ -1,1 +1,1 @@
-"""Well-known load generators: their runs, and their logs of every transaction."""
+"""Runs of well-known load generators, and readers of their logs of transactions."""

@@ -31,15 +31,15 @@ from storagelab.volumes.folders import Site
 from storagelab.watching.counters import Counters
 
 # --- where requests go, and what was sent ----------------------------------------------------------------------------
-# The target of a run's requests, and the sent requests, in the same form for fio and for traces.
+# The target of a run's requests, and the requests that were sent. Runs of fio and of traces use the same form.
 
 
 Direction = Literal["read", "write"]
 
 
 class Place(NamedTuple):
-    """The target of requests: storagelab's own file, by its name in its folder, or a device, which is only read.
-    Besides this file, the sender writes only its logs, in a temporary folder.
+    """The target of requests. It is either storagelab's own file, by its name in its folder, or a device, which is only
+    read. The sender writes only this file and, in a temporary folder, its logs.
     """
 
     folder: Path
@@ -50,7 +50,7 @@ class Place(NamedTuple):
 
 
 class Requests(NamedTuple):
-    """Requests in one direction."""
+    """The requests of one direction that were sent."""
 
     requests: int
     bytes: int
@@ -63,11 +63,12 @@ class Requests(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The sent requests, as their sender counted them.
+    """The requests that were sent, as their sender counted them.
 
-    `per_s`: requests a second in each second, by direction; `mean_s`: their mean latency in each second, None if
-    it has no request. `due`: the requests due by the end of each second; None if a request is always due. `io_engine`:
-    the engine of fio, None without fio. `figures`: results in addition to those of every run.
+    `per_s` has the requests per second in each second, for each direction. `mean_s` has their mean latency in each
+    second, or None if the second has no request. `due` has the number of requests that were due by the end of each
+    second. It is None if a request is always due. `io_engine` is fio's I/O engine, or None without fio. `figures` has
+    results that not every run has.
     """
 
     elapsed_s: float
@@ -89,8 +90,7 @@ class Outcome(NamedTuple):
 
     @property
     def standstill_s(self) -> int:
-        """The largest number of consecutive whole seconds in which no request ended, although requests were due
-        before."""
+        """The longest time, in whole seconds, in which no request ended although requests were already due."""
         longest = now = done = 0
         for second, ended in enumerate(zip(*self.per_s.values(), strict=True)):
             waiting = self.due is None or (second > 0 and self.due[second - 1] > done)
@@ -104,8 +104,8 @@ class Outcome(NamedTuple):
 
 
 def check_direct(path: Path, key: str) -> None:
-    """Checks that requests bypass the page cache and reach a drive: a file system in memory has no drive, and some
-    file systems refuse O_DIRECT.
+    """Raises PreflightError unless requests can bypass the page cache and reach a drive. A file system in memory has no
+    drive, and some file systems refuse O_DIRECT.
     """
     facts = host.describe_volume(path)
     if facts["in_memory"]:
@@ -115,17 +115,17 @@ def check_direct(path: Path, key: str) -> None:
             hint="name a folder on a drive",
         )  # fmt: skip
     try:
-        os.close(os.open(path, os.O_TMPFILE | os.O_RDWR | os.O_DIRECT))  # a file without a name ends when it is closed
+        os.close(os.open(path, os.O_TMPFILE | os.O_RDWR | os.O_DIRECT))  # without a name, it is deleted when closed
     except OSError as error:
         if error.errno == errno.EINVAL:
             raise PreflightError(
                 f"the file system of {path} ({facts['filesystem']}) refuses direct I/O (O_DIRECT)", key=key,
-                hint="name a folder on a file system that takes it, such as ext4 or XFS",
+                hint="name a folder on a file system that supports it, such as ext4 or XFS",
             ) from error  # fmt: skip
 
 
 def sector_bytes(path: Path) -> int | None:
-    """The sector size of the device below the file system; None if unknown."""
+    """Returns the sector size, in bytes, of the device below the file system. Returns None if it is unknown."""
     facts = host.describe_volume(path)
     for queue in (facts["file_system_queue"], facts["queue"]):
         found = queue.get("logical_block_bytes") if isinstance(queue, dict) else None
@@ -135,7 +135,7 @@ def sector_bytes(path: Path) -> int | None:
 
 
 def device_bytes(path: Path) -> int:
-    """The size of a block device. Raises OSError."""
+    """Returns the size of a block device in bytes. Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         return os.lseek(descriptor, 0, os.SEEK_END)
@@ -148,22 +148,22 @@ def device_bytes(path: Path) -> int:
 
 PACKAGE = "fio"
 OLDEST = (3, 19)
-"""The first version with reliable histograms of whole latencies and a reliable io_uring; Debian 11 has 3.25."""
+"""The oldest version whose histograms of whole latencies and whose io_uring are reliable. Debian 11 has 3.25."""
 _OPERATIONS = {
     ("read", "random"): "randread", ("read", "sequential"): "read", ("write", "random"): "randwrite",
     ("write", "sequential"): "write", ("mixed", "random"): "randrw", ("mixed", "sequential"): "rw",
 }  # fmt: skip
 _IO_ENGINES = ("io_uring", "libaio")
-"""Both I/O engines keep several requests in progress. Containers often forbid the first one."""
+"""Both I/O engines can keep several requests in progress. Containers often forbid io_uring."""
 _STARTING_S = 60.0
 _RATES, _TIMES = "rates", "times"
-"""The beginnings of the names of fio's logs."""
+"""How the names of fio's logs begin."""
 _NO_SPACE = "No space left on device"
 _ENDS_WITH_PARENT = partial(end_with_parent, signal.SIGKILL)
 
 
 class Fio(NamedTuple):
-    """The program on this machine."""
+    """The program fio on this machine."""
 
     program: str
     version: str
@@ -184,7 +184,7 @@ class Job(NamedTuple):
 
 
 def find(key: str = "target.engine") -> Fio:
-    """The program on the PATH. Raises PreflightError if fio is missing, or lacks a needed ability."""
+    """Finds fio on the PATH. Raises PreflightError if it is missing, or older than OLDEST."""
     program = shutil.which("fio")
     if program is None:
         raise PreflightError(
@@ -206,15 +206,15 @@ def _asked(program: str, key: str) -> Fio:
     version = re.match(r"fio-(\d+)\.(\d+)", report)
     if version is None or (int(version[1]), int(version[2])) < OLDEST:
         raise PreflightError(
-            f"{program} says {report or 'nothing'} of its version; {oldest} or newer is needed", key=key,
+            f"{program} says {report or 'nothing'} as its version; {oldest} or newer is needed", key=key,
             hint=f"install a newer package {PACKAGE}",
         )  # fmt: skip
     return Fio(program, report.removeprefix("fio-"))
 
 
 def lay_out(fio: Fio, place: Place, block_bytes: int) -> str:
-    """Writes the whole file with content that no drive can compress, so that reads reach the medium. Then tries a
-    request of `block_bytes`. Returns the I/O engine that works here. Raises RunFailed.
+    """Writes the whole file with content that no drive can compress, so that reads reach the medium. Then tries one
+    request of `block_bytes`. Returns the first I/O engine that works here. Raises RunFailed if none works.
     """
     written = ["--rw=write", "--bs=1M", "--iodepth=8", "--refill_buffers=1", "--end_fsync=1"]
     written, troubles = [*written, f"--size={place.size_bytes}"], []
@@ -237,7 +237,7 @@ def make(
     fio: Fio, place: Place, job: Job, io_engine: str, progress: Callable[[], None] = lambda: None, *,
     logged: bool = True,
 ) -> Outcome:  # fmt: skip
-    """Runs a job. Raises RunFailed with fio's message."""
+    """Runs a job, and returns its outcome. Raises RunFailed with fio's message."""
     with temporary.folder("fio") as logs:
         logging = [f"--write_iops_log={logs}/{_RATES}", f"--write_lat_log={logs}/{_TIMES}", "--log_avg_msec=1000",
                    "--per_job_logs=1"] if logged else []  # fmt: skip
@@ -260,7 +260,8 @@ def _options(place: Place, job: Job) -> list[str]:
         f"--iodepth={job.outstanding}",
         "--time_based",
         f"--runtime={round(job.seconds * 1e6)}us",
-        # Random addresses over the whole file, like SQLIO and the simulated drives, instead of each block once.
+        # Random addresses come from the whole file, as with SQLIO and the simulated drives. By default, fio uses each
+        # block once.
         "--norandommap=1",
         "--random_generator=tausworthe64",
         f"--randseed={job.seed % 2**62}",
@@ -274,7 +275,7 @@ def _run(
     fio: Fio, place: Place, options: list[str], meanwhile: Callable[[], None] = lambda: None,
     timeout_s: float | None = None,
 ) -> subprocess.CompletedProcess[str]:  # fmt: skip
-    """In a file's name, fio takes a colon as the end."""
+    """Runs fio. A colon in the file's name is escaped, because fio would take it as the end of the name."""
     common = [
         "--output-format=json+", "--name=storagelab", "--filename=" + place.name.replace(":", "\\:"),
         f"--direct={place.direct:d}", "--thread=1", "--group_reporting=1", "--allow_file_create=1", "--fallocate=none",
@@ -292,7 +293,7 @@ def _run(
 
 
 def _report(ended: subprocess.CompletedProcess[str]) -> dict[str, Any]:
-    """fio's report of its only group of jobs. Raises RunFailed if the job failed."""
+    """Returns fio's report of its only group of jobs. Raises RunFailed if the job failed."""
     before, brace, rest = ended.stdout.partition("{")
     found: dict[str, Any] = {}
     with contextlib.suppress(ValueError, LookupError):
@@ -302,7 +303,7 @@ def _report(ended: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     if ended.returncode or not found or found.get("error"):
         lines = [line.strip() for line in (*ended.stderr.splitlines(), *before.splitlines()) if line.strip()]
         telling = [line for line in lines if re.search(r"error|failed|err=|No space|Invalid", line)] or lines
-        trouble = telling[0].removeprefix("fio: ") if telling else f"exit code {ended.returncode}, without a word"
+        trouble = telling[0].removeprefix("fio: ") if telling else f"exit code {ended.returncode}, without a message"
         raise RunFailed(f"fio failed: {trouble}")
     return found
 
@@ -312,8 +313,8 @@ _Means = dict[Direction, tuple[float | None, ...]]
 
 
 def _by_second(folder: Path, seconds: float) -> tuple[_Rates, _Means]:
-    """Requests a second and their mean latency in each whole second, over all threads, from fio's logs. If fio ended
-    before it logged its last second, that second is left out, because it would look like a standstill.
+    """Reads from fio's logs the requests per second and their mean latency, in each whole second, over all threads. If
+    fio ended before it logged its last second, that second is left out. Otherwise it would look like a standstill.
     """
     whole = int(seconds + 0.01)
     logs = [(log, list(_logged(log))) for log in sorted(folder.glob(f"{_RATES}_iops*.log"))]
@@ -325,7 +326,7 @@ def _by_second(folder: Path, seconds: float) -> tuple[_Rates, _Means]:
         times = folder / log.name.replace(f"{_RATES}_iops", f"{_TIMES}_lat", 1)
         means_s: dict[tuple[int, Direction], float] = {}
         for second, direction, ns in _logged(times):
-            # fio may add a line at its end. This line has only the requests of the last moment.
+            # fio may add a line at its end, which has only the requests of the last moment. This line is ignored.
             means_s.setdefault((second, direction), ns / 1e9)
         for second, direction, rate in lines:
             if 1 <= second <= whole:
@@ -342,8 +343,8 @@ def _by_second(folder: Path, seconds: float) -> tuple[_Rates, _Means]:
 
 
 def _logged(log: Path) -> Iterator[tuple[int, Direction, float]]:
-    """For each line, such as "1001, 3114, 0, 0, 0": the second at whose end it was written, the direction, and the
-    value. Empty without a log.
+    """Reads a log of lines such as "1001, 3114, 0, 0, 0". Yields for each line the second at whose end it was written,
+    the direction, and the value. Yields nothing if there is no log.
     """
     if not log.exists():
         return
@@ -367,7 +368,7 @@ def _outcome(report: Mapping[str, Any], per_s: _Rates, mean_s: _Means) -> Outcom
     return Outcome(
         elapsed_s=elapsed_s,
         done=done,
-        # Fractions of the time that all threads ran, added up.
+        # These are fractions of the time that all threads ran together.
         cpu_s=(report["usr_cpu"] + report["sys_cpu"]) / 100 * report["job_runtime"] / 1000,
         per_s=per_s,
         mean_s=mean_s,
@@ -387,7 +388,7 @@ def _latency(whole: Mapping[str, Any]) -> Latency | None:
 
 # --- beside a load ---------------------------------------------------------------------------------------------------
 #
-# Lets fio measure for a short time the I/O that a database's volumes can do, just before or after the load.
+# Measures with fio, for a short time, how much I/O a database's volumes can do, just before or just after the load.
 #
 # fio makes random reads and writes of the server's page size, and sequential ones in blocks of 128 KB, the size in
 # which servers and kernels combine neighbouring pages. Sixteen requests are in progress, so that the drive is fully
@@ -403,7 +404,7 @@ _FILE = "raw-io-beside"
 
 
 def check_beside(plan: Plan, site: Site) -> None:
-    """Checks that every volume to be measured allows raw I/O. Raises PreflightError."""
+    """Checks that raw I/O is possible on every volume that is to be measured. Raises PreflightError."""
     configs = [cell.config for cell in plan.cells if cell.config.measure.raw is not None]
     lacks = list[PreflightError]()
     if configs:
@@ -423,8 +424,8 @@ def _used(config: Config, of_volumes: Mapping[str, Path]) -> dict[str, Path]:
 
 
 def measure_beside(config: Config, folders: Mapping[str, Path], page_bytes: int, seed: int) -> Counters:
-    """A group of counters: `volume.NAME.random_write_ios_per_s` and so on. `folders` are storagelab's own.
-    Volumes that share a folder are measured once. Raises RunFailed."""
+    """Returns a group of counters: `volume.NAME.random_write_ios_per_s` and so on. `folders` are storagelab's own
+    folders on the volumes. If several volumes share a folder, it is measured once. Raises RunFailed."""
     by_folder: dict[Path, dict[str, float]] = {}
     found: dict[str, float] = {}
     for name, folder in _used(config, folders).items():

@@ -1,6 +1,5 @@
-"""A load generator: its connection to the server, the facts about its program, and its process, which works in its own
-folder.
-"""
+"""A load generator: how it reaches the server, facts about its program, and its process, which works in its own
+folder."""
 
 from __future__ import annotations
 
@@ -29,11 +28,11 @@ InChild = Callable[..., Callable[[], None] | None]
 
 @dataclass(frozen=True)
 class Clients:
-    """The way in which client programs reach one server: by the variables of their `environment`, and by `options` for
-    programs that don't read variables. `beside` is the folder of the server's own programs, if storagelab started it.
-    `in_child` prepares a program's process, for the folders that it must reach. `owner` (uid, gid) is the user that the
-    program runs as, if it is not the current user. `first` is the statement with which its sessions begin, if variables
-    can't set this.
+    """How client programs reach one server. `environment` has variables for them, and `options` is for programs that
+    don't read variables. `beside` is the folder of the server's own programs, if storagelab started the server.
+    `in_child` prepares the process of a program, given the folders that the process must reach. `owner` (uid, gid) is
+    the user that runs the program, if it is not the current user. `first` is the statement with which each session of
+    the program begins, if variables can't set this.
     """
 
     environment: Mapping[str, str]
@@ -46,11 +45,11 @@ class Clients:
     def run(
         self, command: Sequence[str], *reach: Path, folder: Path | None = None, reads: Path | None = None
     ) -> CompletedProcess[str]:
-        """Runs a program to its end."""
+        """Runs a program until it ends."""
         return run(command, self.in_child(*reach), environment=self.environment, folder=folder, reads=reads)
 
     def in_folder(self, command: Sequence[str], inputs: Mapping[str, bytes]) -> CompletedProcess[str]:
-        """Runs a program in its own folder, which holds these files."""
+        """Runs a program in a folder of its own, which holds these files."""
         with _folder(inputs, self.owner) as folder:
             return self.run(command, folder, folder=folder)
 
@@ -58,8 +57,8 @@ class Clients:
 def of_private(
     environment: Mapping[str, str], options: Mapping[str, Sequence[str]], beside: Path, *own: Path
 ) -> Clients:
-    """The client programs of a private server have the server's rights, because a script may make a client run
-    programs, too."""
+    """Returns the Clients for a private server. Its client programs have only the server's rights, because a script may
+    make a client run programs, too."""
     return Clients(environment, beside, unprivileged().owner, lambda *reach: as_server(*own, *reach), options)
 
 
@@ -74,18 +73,20 @@ def _folder(inputs: Mapping[str, bytes], owner: tuple[int, int] | None) -> Itera
 
 
 FATAL = re.compile(r"^FATAL: ", re.MULTILINE)
-"""The pattern of a program's fatal error messages, because its exit code may be 0."""
+"""Matches a program's fatal error messages. They are needed because the exit code may be 0 after an error."""
 
 
 @dataclass(frozen=True)
 class Program:
-    """The facts about one generator: its `title`; its `command` for a folder and the longest time in seconds that it
-    may run; how to `read` its log in that folder; the `words` of its messages; the signal that ends it after its
-    current transactions. A program with `says_it_counts` keeps the warm-up and the set time itself: it prints these
-    words when the warm-up is over, and ends soon after the set time. `asks_first` is the pattern of the files that it
-    makes in the folder after a first session that reads facts about the tables; empty if it has no such session.
-    `inputs` are the files for its folder, by name; `owner` (uid, gid) gets all of them; `in_child` prepares its
-    process.
+    """The facts about one generator. `title` is its name. `command` makes its command from a folder and the longest
+    time in seconds that it may run. `read` reads its log in that folder. `words` extracts its messages from its output.
+    `stop` is the signal after which it ends with its current transactions.
+
+    If a program has `says_it_counts`, it times the warm-up and the set time itself: it prints these words when the
+    warm-up is over, and ends soon after the set time. `asks_first` is for a program with a first session that reads
+    facts about the tables: it is the pattern of the files that the program makes in the folder after that session.
+    Otherwise it is empty. `inputs` maps names to files for its folder. `owner` (uid, gid) gets all these files.
+    `in_child` prepares its process.
     """
 
     title: str
@@ -103,7 +104,7 @@ class Program:
 
 
 class Process:
-    """The running program."""
+    """The running program of a generator."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -113,7 +114,7 @@ class Process:
         self._mark, self._kills = temporary.new_mark(), Kills("it was started")
 
     def launch(self, longest_s: float) -> None:
-        """Starts the program. It ends by itself after its longest time at the latest."""
+        """Starts the program. It ends by itself soon after `longest_s` seconds at the latest."""
         program = self.program
         self._folder = temporary.short_path("generator")
         temporary.prepare(self._folder)
@@ -121,10 +122,11 @@ class Process:
         for name, content in program.inputs.items():
             (self._folder / name).write_bytes(content)
         command, in_child = program.command(self._folder, longest_s + STOP_TIMEOUT_S), program.in_child(self._folder)
-        # A generator's log has times since the epoch by a clock that nobody can set; this uses the same clock.
+        # The times in a generator's log are seconds since the epoch by a clock that nobody can set. This offset
+        # converts times of the same clock.
         self._to_epoch_s = time.time() - time.monotonic()
         with (self._folder / "said").open("xb") as output, uninterrupted():
-            if program.owner is not None:  # from here on, links may replace its files
+            if program.owner is not None:  # from here on, the program's user may replace its files by links
                 give(program.owner, *self._folder.iterdir(), self._folder)
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=self._folder,
@@ -136,7 +138,7 @@ class Process:
         return time.monotonic() + self._to_epoch_s
 
     def at_s(self, *moments_s: float) -> tuple[float, ...]:
-        """Moments of the monotonic clock, as the generator's log has them."""
+        """Converts moments of the monotonic clock to the times in the generator's log."""
         return tuple(moment_s + self._to_epoch_s for moment_s in moments_s)
 
     @property
@@ -154,7 +156,7 @@ class Process:
         return self._running.poll()
 
     def refuse_if_ended(self) -> None:
-        """Raises RunFailed with the program's message if the program ended too early."""
+        """Raises RunFailed with the program's message if the program has already ended."""
         if self.exit_code is not None:
             raise RunFailed(f"{self.program.title} ended early: {self.words()}")
 
@@ -173,12 +175,14 @@ class Process:
             self._running.wait(seconds)
 
     def stop(self) -> None:
-        """Makes the program end after its current transactions."""
+        """Signals the program to end after its current transactions."""
         if self.exit_code is None:
             self._running.send_signal(self.program.stop)
 
     def result(self) -> LoadReport:
-        """The log of the ended program. Raises RunFailed with the program's message if it failed or does not end."""
+        """Returns the log of the program after it has ended. Raises RunFailed with the program's message if the program
+        failed or does not end.
+        """
         self.wait_for(STOP_TIMEOUT_S)
         if self.exit_code is None:
             raise RunFailed(f"{self.program.title} did not stop within {STOP_TIMEOUT_S:.0f} s")
@@ -187,7 +191,7 @@ class Process:
         return self.program.read(self.folder)
 
     def close(self) -> None:
-        """Ends all processes that the program started, and removes its folder."""
+        """Kills all processes that the program started."""
         process, self._process = self._process, None
         if process is not None:
             with uninterrupted():

@@ -1,4 +1,4 @@
-"""The sessions of a load that inserts rows. Each runs a loop inside the server."""
+"""The sessions of a load that inserts rows. Each session runs a loop inside the server."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from storagelab.watching.sampler import Observation
 
 
 class Worker(Generic[C]):
-    """One connection, and the thread that waits for its answer, because the driver's calls block."""
+    """One connection, and the thread that waits for its answer. A thread is needed because the driver's calls block."""
 
     def __init__(self, connection: C) -> None:
         self.connection = connection
@@ -48,8 +48,8 @@ class Worker(Generic[C]):
 
 
 class InsertingSessions(Sessions[C]):
-    """An engine's sessions, for drivers whose calls return only when the loop is done. `count_rows` asks the server how
-    many rows there are.
+    """The sessions of an engine whose driver returns from a call only when the loop has ended. `count_rows` returns the
+    number of rows that the server has.
     """
 
     driver_error: ClassVar[type[Exception]]
@@ -67,7 +67,7 @@ class InsertingSessions(Sessions[C]):
 
     @abstractmethod
     def _words(self, error: BaseException) -> str:
-        """The server's message, from an error of the driver."""
+        """Returns the server's message from an error of the driver."""
 
     @abstractmethod
     def _close_gate(self) -> None: ...
@@ -77,18 +77,18 @@ class InsertingSessions(Sessions[C]):
 
     @abstractmethod
     def _loop(self, connection: C, number: int) -> Loop:
-        """Runs the loop of one worker, by its number from 1, to its end."""
+        """Runs the loop of one worker until it ends. `number` is the number of the worker, from 1."""
 
     @abstractmethod
     def _failed(self, error: Exception) -> str:
-        """The reason why a connection failed; the connection may have been lost."""
+        """Returns the reason why a connection failed. The connection may have been lost."""
 
     @abstractmethod
     def _stop(self, working: Sequence[C]) -> None:
-        """Ends the connection's statements that still run on the server."""
+        """Ends statements of these connections that still run on the server."""
 
     def open(self) -> None:
-        """Opens all connections. Raises RunFailed with the server's message if that fails."""
+        """Opens all connections. Raises RunFailed with the server's message if one can't be opened."""
         try:
             for _ in range(self.workload.connections):
                 self._workers.append(Worker(self._connect()))
@@ -97,8 +97,8 @@ class InsertingSessions(Sessions[C]):
             raise RunFailed(f"connection {number} could not be opened: {self._words(error)}") from error
 
     def gather(self) -> None:
-        """Closes the gate, starts every connection's loop, and returns when all of them wait at the gate. Raises
-        RunFailed if that takes too long, or if a connection can never get there.
+        """Closes the gate, starts each connection's loop, and returns when all loops wait at the gate. Raises RunFailed
+        if this takes too long, or if a connection can't get there.
         """
 
         def ready() -> bool:
@@ -121,9 +121,9 @@ class InsertingSessions(Sessions[C]):
             raise RunFailed(self._failed(error)) from error
 
     def wait(self, on_poll: Callable[[], None]) -> list[Loop]:
-        """Waits until every loop is done, and calls `on_poll` a few times a second.
+        """Waits until all loops have ended, and calls `on_poll` a few times per second.
 
-        Raises RunFailed with the server's message as soon as one connection fails.
+        Raises RunFailed with the server's message as soon as a connection fails.
         """
         while working := [worker for worker in self._workers if worker.working]:
             working[0].join(POLL_S)
@@ -145,7 +145,7 @@ class InsertingSessions(Sessions[C]):
         )  # fmt: skip
 
     def close(self) -> None:
-        """Closes all connections, and stops loops that still run. It never raises, because it is also called after
+        """Closes all connections, and stops loops that still run. Never raises, because it is also called after
         errors."""
         workers, self._workers = self._workers, []
         if working := [worker.connection for worker in workers if worker.working]:
@@ -154,18 +154,18 @@ class InsertingSessions(Sessions[C]):
         deadline = time.monotonic() + self.close_timeout_s
         for worker in workers:
             worker.join(max(0.0, deadline - time.monotonic()))
-            if not worker.working:  # otherwise its thread still uses it
+            if not worker.working:  # otherwise the thread still uses the connection
                 with contextlib.suppress(Exception):
                     worker.connection.close()
 
 
 def _check_reads(workload: InsertLoad, loops: Sequence[Loop]) -> list[Check]:
-    """Checks that the mixed workload made its reads, and that each read found a row."""
+    """Checks that a mixed load made its reads, and that each read found a row. Other loads have no such check."""
     if not workload.with_reads:
         return []
     made, found = sum(loop.reads_done for loop in loops), sum(loop.reads_found for loop in loops)
     wanted = len(loops) * round(workload.reads_per_row * workload.rows_per_connection)
-    # Due reads are added up row by row, so a connection may make one read more or less than expected.
+    # The share of reads is added up row by row, so a connection may make one read more or one less than expected.
     ok = found == made and abs(made - wanted) <= len(loops)
     return [
         Check(

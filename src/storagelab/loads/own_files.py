@@ -1,4 +1,4 @@
-"""The user's own files: scripts and transactions, and the dump that a database is restored from."""
+"""The user's own files: scripts, transactions, and the dump from which a database is restored."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ from storagelab.volumes.folders import Site
 
 
 class Source(NamedTuple):
-    """A script that a run uses: its entry in the spec, and the content of its file (None for one of pgbench's own)."""
+    """A script that a run uses: its entry in the spec, and the content of its file. The content is None for pgbench's
+    own scripts.
+    """
 
     script: Script
     content: bytes | None
@@ -32,13 +34,13 @@ class Source(NamedTuple):
 
 # --- scripts ---------------------------------------------------------------------------------------------------------
 #
-# The user's own scripts: reads them, and refuses those that contain a password.
+# Reads the user's own scripts, and refuses those that contain a password.
 
 
 def commands(script: str, token: re.Pattern[str]) -> Iterator[tuple[int, str]]:
-    """Each command of a script for pgbench, with the line on which it begins (from 1). A command is a line that begins
-    with a backslash, or a statement without its comments. `token` matches the parts of a statement: its group `note` is
-    a comment, and `end` is a semicolon.
+    """Yields each command of a script for pgbench, with the line on which the command begins (from 1). A command is a
+    line that begins with a backslash, or a statement without its comments. `token` matches the parts of a statement.
+    Its group `note` matches a comment, and its group `end` a semicolon.
     """
     statements, first = "", 1
     for number, line in enumerate([*script.splitlines(keepends=True), "\\"], 1):
@@ -53,7 +55,7 @@ def commands(script: str, token: re.Pattern[str]) -> Iterator[tuple[int, str]]:
 
 
 def _statements(text: str, token: re.Pattern[str]) -> Iterator[tuple[int, str]]:
-    """Each statement, after the number of lines before it."""
+    """Yields each statement, with the number of lines before it."""
     statement, offset = "", 0
     for found in token.finditer(text):
         if found["end"] is not None:
@@ -72,13 +74,14 @@ def _statements(text: str, token: re.Pattern[str]) -> Iterator[tuple[int, str]]:
 _LONGEST_SCRIPT_BYTES = 2**20
 _MOST_BESIDE = 50
 _HEAD_BYTES = 2**20
-"""The bytes of a dump that are checked: a dump of several databases names the first one near its beginning."""
+"""The number of bytes of a dump that are checked. A dump of several databases names the first database near its
+beginning."""
 _PASSWORD = re.compile(r"\bpassword\b\s*(?:=\s*)?'|\bpassword=\S|\w+://[^\s/@:]*:[^\s/@]+@", re.IGNORECASE)
-"""A password in SQL (`PASSWORD 'x'`) or in a connection string."""
+"""Matches a password in SQL (`PASSWORD 'x'`) or in a connection string."""
 
 
 def content_of(name: str, key: str, site: Site) -> bytes:
-    """The content of a script's file. Raises PreflightError for a file that can't be used."""
+    """Returns the content of a script's file. Raises PreflightError if the file can't be used."""
     path = site.place(name, key)
     content = begin_of(path, _LONGEST_SCRIPT_BYTES + 1, key)
     if len(content) > _LONGEST_SCRIPT_BYTES:
@@ -88,14 +91,14 @@ def content_of(name: str, key: str, site: Site) -> bytes:
             raise PreflightError(
                 f"{name} holds a password in line {number}",
                 key=key,
-                hint="let the server know the login without one in a script: ~/.pgpass, PGPASSWORD, MYSQL_PWD",
+                hint="keep the password out of scripts: use ~/.pgpass, PGPASSWORD or MYSQL_PWD",
             )
     return content
 
 
 def check_stays_inside(path: Path, name: str, key: str, elsewhere: re.Pattern[bytes], hint: str) -> None:
-    """Refuses a file of SQL with one of the statements `elsewhere`, which lead out of the database that storagelab
-    makes. Raises PreflightError.
+    """Refuses an SQL file that has a statement of the pattern `elsewhere`. Such a statement would change objects
+    outside the database that storagelab makes. Raises PreflightError.
     """
     head = begin_of(path, _HEAD_BYTES, key)
     found = elsewhere.search(head)
@@ -108,7 +111,9 @@ def check_stays_inside(path: Path, name: str, key: str, elsewhere: re.Pattern[by
 
 
 def own_script(load: Sysbench, site: Site) -> tuple[Source, ...]:
-    """The user's Lua file and the Lua files beside it, which it may require; none for sysbench's own scripts."""
+    """Returns the user's Lua file, and the other Lua files of its folder, which it may require. Returns nothing for
+    sysbench's own scripts.
+    """
     if not load.is_own:
         return ()
     key = "workload.script"
@@ -116,7 +121,7 @@ def own_script(load: Sysbench, site: Site) -> tuple[Source, ...]:
     beside = [one for one in sorted(path.parent.glob("*.lua")) if one.name != path.name]
     if len(beside) > _MOST_BESIDE:
         raise PreflightError(
-            f"{len(beside)} Lua files lie beside {load.script}, and all of them go with it", key=key,
+            f"{len(beside)} Lua files are in the folder of {load.script}, and all of them would be copied", key=key,
             hint="put the script and those that it needs into a folder of their own",
         )  # fmt: skip
     sources = [(load.script, load.script), *((one.name, str(one)) for one in beside)]
@@ -124,7 +129,7 @@ def own_script(load: Sysbench, site: Site) -> tuple[Source, ...]:
 
 
 def pgbench_scripts(load: Pgbench, site: Site) -> tuple[Source, ...]:
-    """The scripts that pgbench runs: its own, and the user's files."""
+    """Returns the scripts that pgbench runs: its own scripts, and the user's files."""
     return tuple(
         Source(script, None if script.built_in else content_of(script.name, f"workload.scripts[{number}]", site))
         for number, script in enumerate(map(script_of, load.scripts), 1)
@@ -132,8 +137,8 @@ def pgbench_scripts(load: Pgbench, site: Site) -> tuple[Source, ...]:
 
 
 def own_files(load: Sql, site: Site) -> Iterator[tuple[str, str, str, Path]]:
-    """The files that make the user's own database, in order: for each its kind, name, key and path. Raises
-    PreflightError for a file that can't be used.
+    """Yields the files that make the user's own database, in order. Each has its kind, name, key and path. Raises
+    PreflightError if a file can't be used.
     """
     if load.restore is not None:
         key = "workload.restore"
@@ -145,7 +150,7 @@ def own_files(load: Sql, site: Site) -> Iterator[tuple[str, str, str, Path]]:
 
 
 def own_transactions(load: Sql, site: Site) -> tuple[Source, ...]:
-    """The files of the user's own transactions."""
+    """Returns the files of the user's own transactions."""
     return tuple(
         Source(Script(one.file, one.weight), content_of(one.file, f"workload.transactions[{number}].file", site))
         for number, one in enumerate(load.transactions, 1)
@@ -154,14 +159,15 @@ def own_transactions(load: Sql, site: Site) -> tuple[Source, ...]:
 
 # --- dumps -----------------------------------------------------------------------------------------------------------
 #
-# The user's own data: the form of a dump, changes of its statements for a client program, and messages about failures.
+# Dumps of the user's own data: their form, changes of their statements for a client program, and messages about
+# failures.
 #
 # Messages must not contain data, so values are removed from the messages of servers and programs.
 
 
 Form = Literal["archive", "sql"]
 Change = Callable[[bytes], bytes]
-"""Changes one line of a dump; lines keep their number."""
+"""A function that changes one line of a dump. The numbers of the lines stay the same."""
 
 _ARCHIVES = (b"PGDMP",)
 _COMPRESSED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"\xfd7zXZ": "xz", b"BZh": "bzip2"}
@@ -172,20 +178,20 @@ _VALUES = (
     (re.compile(r"""((?::|near|value) )"(?:[^"]|"")*\""""), r'\1"..."'),
     (re.compile(r"((?:near|entry|value:) )(?:'.*'(?= at line| for (?:key|column))|'.*'$)"), r"\1'...'"),
 )
-"""Values of the data in the messages of PostgreSQL and of MariaDB."""
+"""Patterns of values of the user's data in the messages of PostgreSQL and of MariaDB."""
 _PASSING = re.compile(
     r"closed the connection|connection to server|could not connect|terminating connection|Lost connection|gone away|"
     r"out of memory|No space left|could not extend|deadlock|shutting down|recovery mode|is full",
     re.IGNORECASE,
 )
-"""Failures that the file does not cause."""
+"""Matches messages about failures that the user's file does not cause."""
 _ENTRY = re.compile(r"from TOC entry \d+; \d+ \d+ (.+) \S+$", re.MULTILINE)
 _ROW = re.compile(r"CONTEXT:\s+COPY [^,]+, line (\d+)")
 
 
 def form_of(path: Path, key: str) -> Form:
-    """Whether a dump is an archive of pg_dump (custom, directory or tar format) or SQL. Raises PreflightError for a
-    file that can't be read, and for compressed SQL.
+    """Returns whether a dump is an archive of pg_dump (custom, directory or tar format) or SQL. Raises PreflightError
+    if the file can't be read, or if it is compressed SQL.
     """
     hint = "name a dump of pg_dump"
     if path.is_dir():
@@ -203,13 +209,13 @@ def form_of(path: Path, key: str) -> Form:
 
 
 def version_in(text: bytes) -> tuple[int, ...] | None:
-    """The version of a dump's server, from the beginning of the dump."""
+    """Returns the version of the server that made a dump. The version is read from the beginning of the dump."""
     found = _VERSION.search(text)
     return None if found is None else tuple(int(part) for part in found.groups() if part is not None)
 
 
 def newer_words(dump: tuple[int, ...] | None, server: tuple[int, ...], title: str) -> str:
-    """A note, for failures, that the dump is of a newer server; "" if it is not."""
+    """Returns a note for a message about a failure, if a newer server made the dump. Otherwise returns ""."""
     if dump is None or dump[: len(server)] <= server[: len(dump)]:
         return ""
     of, on = (".".join(map(str, one)) for one in (dump, server))
@@ -221,8 +227,8 @@ def newer_words(dump: tuple[int, ...] | None, server: tuple[int, ...], title: st
 
 @contextlib.contextmanager
 def changed(path: Path, change: Change) -> Iterator[Path]:
-    """A path from which a program can read a file once, with each line changed by `change`. No data is written to a
-    drive."""
+    """Yields a path from which a program can read the file once. The program reads each line as `change` changed it. No
+    data is written to a drive."""
     read, write = os.pipe()
 
     def feed() -> None:
@@ -234,12 +240,12 @@ def changed(path: Path, change: Change) -> Iterator[Path]:
         feeder.start()
         yield Path(f"/dev/fd/{read}")
     finally:
-        os.close(read)  # a feeder that still writes ends by this
+        os.close(read)  # if the thread still writes, this ends it
         feeder.join()
 
 
 def without_data(words: str) -> str:
-    """A message of a server or a program, without values of the data."""
+    """Returns a message of a server or a program without values of the user's data."""
     for pattern, shown in _VALUES:
         words = pattern.sub(shown, words)
     return words
@@ -248,8 +254,8 @@ def without_data(words: str) -> str:
 def failure(
     what: str, output: CompletedProcess[str], read_as: str = "", more: Callable[[str], str] = lambda _: ""
 ) -> RunFailed:
-    """The error for a client program that failed on a file of the user. `read_as` is the name to show for a file that
-    the program read from stdin. `more` follows the program's message.
+    """Makes the error for a client program that failed on a file of the user. If the program read the file from stdin,
+    `read_as` is the name to show. `more` returns text that follows the program's message.
     """
     said = output.stderr.strip()
     line = next((line for line in said.splitlines() if "error" in line.lower()), said)

@@ -1,4 +1,4 @@
-"""pgbench: its command and its messages."""
+"""pgbench: its command, its messages, and its run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from storagelab.model.loads.pgbench import Pgbench
 from storagelab.model.loads.sql import Sql
 
 COUNTED = "pgbench_branches"
-"""The table from which pgbench reads the scale, before it connects its sessions."""
+"""The table from which pgbench reads the scale before it connects its sessions."""
 _ABORTED = re.compile(
     r"client \d+ (?:script (?P<script>\d+) )?aborted in command (?P<command>\d+) (?:query \d+|\([^)]*\))?"
 )
@@ -29,7 +29,7 @@ _PROGRESS = re.compile(r"^progress: ([\d.]+) s, ([\d.]+) tps", re.MULTILINE)
 
 
 def inputs(sources: Sequence[Source]) -> dict[str, bytes]:
-    """The files that pgbench finds in its folder."""
+    """Returns the files that pgbench needs in its folder."""
     return {_name(number): source.content for number, source in enumerate(sources) if source.content is not None}
 
 
@@ -41,8 +41,9 @@ def command(
     program: str, load: Pgbench | Sql, sources: Sequence[Source], folder: Path, longest_s: float, *, seed: int,
     scale: int | None = None,
 ) -> list[str]:  # fmt: skip
-    """The command of a run. A run of set time is stopped from outside, after `longest_s` at the latest. `scale` is
-    that of pgbench's own tables; with the user's scripts, pgbench does not know it.
+    """Returns the command of a run. If the run has a set time, storagelab stops pgbench, and pgbench ends by itself
+    after `longest_s` at the latest. `scale` is the scale of pgbench's own tables. If pgbench runs the user's scripts,
+    it can't find the scale itself.
     """
     length = (
         ["--time", str(math.ceil(longest_s))]
@@ -73,8 +74,8 @@ def command(
 
 
 def per_second(output: str) -> list[float]:
-    """Transactions a second since pgbench began, from its progress reports. A late report counts for all of its
-    seconds.
+    """Returns the transactions per second in each second since pgbench began. They come from its progress reports. A
+    late report counts for all of its seconds.
     """
     rates, before_s = list[float](), 0.0
     for at, rate in _PROGRESS.findall(output):
@@ -84,7 +85,7 @@ def per_second(output: str) -> list[float]:
 
 
 def initialise(program: str, load: Pgbench, steps: str, partitions: int) -> list[str]:
-    """The command that makes pgbench's tables, by some of its own steps."""
+    """Returns the command that makes pgbench's tables with some of pgbench's own steps."""
     return [
         program, "--initialize", "--quiet", "--init-steps", steps, "--scale", str(load.scale), "--fillfactor",
         str(load.fillfactor), *(["--partitions", str(partitions), "--partition-method", "hash"] if partitions else []),
@@ -92,7 +93,7 @@ def initialise(program: str, load: Pgbench, steps: str, partitions: int) -> list
 
 
 def words(output: str, sources: Sequence[Source]) -> str:
-    """pgbench's message about a failure in one line, with the script's line."""
+    """Returns pgbench's message about a failure in one line. It names the line of the script."""
     lines = [line for line in output.splitlines() if line.strip() and not line.startswith(_NOISE)]
     message = next(
         (line for line in lines if "error" in line.lower() or "fatal" in line.lower()), lines[-1] if lines else ""
@@ -119,7 +120,9 @@ _TOKEN = re.compile(
 
 
 def line_of(script: str, command: int) -> int:
-    """The line on which a command begins. Commands are counted from 0 as pgbench does, lines from 1."""
+    """Returns the line on which a command begins. Like pgbench, this function counts commands from 0 and lines
+    from 1.
+    """
     begins = [line for line, _ in commands(script, _TOKEN)]
     return begins[min(command, len(begins) - 1)] if begins else 1
 
@@ -128,7 +131,7 @@ def line_of(script: str, command: int) -> int:
 
 
 def log_in_by_pgbench(clients: Clients, program: Path) -> None:
-    """Raises RunFailed with pgbench's message if it can't log in."""
+    """Raises RunFailed with pgbench's message if pgbench can't log in."""
     command = [str(program), "--no-vacuum", "--transactions=1", "--file=asking.sql"]
     output = clients.in_folder(command, {"asking.sql": b"SELECT 1;\n"})
     if output.returncode != 0:
@@ -138,7 +141,7 @@ def log_in_by_pgbench(clients: Clients, program: Path) -> None:
 def by_pgbench(
     clients: Clients, program: Path, load: Pgbench | Sql, scripts: Sequence[Source], seed: int, scale: int | None = None
 ) -> Program:
-    """pgbench with these scripts, on its own tables at this scale."""
+    """Makes the Program that runs pgbench with these scripts, on its own tables at this scale."""
     return Program(
         title="pgbench", read=read_log,
         command=partial(command, str(program), load, scripts, seed=seed, scale=scale),

@@ -1,9 +1,8 @@
-"""A load generator's run. The program sends the load, and its sessions are the run's connections.
+"""The run of a load generator. The generator's program sends the load, and its sessions are the connections of the run.
 
-The measurement begins after all sessions are connected and the warm-up is over: after a set time, or when throughput is
-stable. A run of a set time ends when its time is over. Counters are read while all sessions still work, and the program
-is stopped afterwards.
-"""
+The measurement begins when all sessions are connected and the warm-up is over. The warm-up takes a set time, or lasts
+until throughput is stable. If a run has a set time, it ends when this time is over. Counters are read while all
+sessions still work. Only then is the program stopped."""
 
 from __future__ import annotations
 
@@ -38,33 +37,35 @@ from storagelab.watching.pace import SHORTEST_S
 from storagelab.watching.sampler import Observation
 
 # --- which transactions count ----------------------------------------------------------------------------------------
-# Selects the transactions of a generator that count: the transactions of a set time, a set number of transactions, or
-# the transactions in a time that the generator itself measures.
+# Selects the transactions of a generator that count. These are the transactions of a set time, a set number of
+# transactions, or the transactions in a time that the generator itself measures.
 
 
 Hold = Callable[[], Callable[[], None]]
-"""Locks the tables of a load, and returns a function that unlocks them."""
+"""A function that locks the tables of a load, and returns a function that unlocks them."""
 POLL_SESSIONS_S = 0.02
 BEFORE_ITS_END_S = 0.2
-"""The time between the last sample of the sessions and the end of a generator that measures the time itself."""
+"""For a generator that measures the time itself: the time in seconds between the last sample of its sessions and its
+end."""
 
 
 Span = tuple[LoadReport, float, float]
-"""The transactions that count, and the start and end of the counted time."""
+"""The transactions that count, and the start and the end of the time in which they were counted."""
 
 
 class CountedPart(ABC):
-    """Call in order: `prepare` before the program starts, `warm_up` once its sessions are connected, `begin` at the
-    start of the counted part, `wait` for its end, `span`, and `close`.
+    """The part of a run that counts. The methods are called in this order: `prepare` before the program starts,
+    `warm_up` when its sessions are connected, `begin` at the start of the counted part, `wait` until its end, `span`,
+    and `close`.
     """
 
     warm_up_s: float | None = None
-    """The length of an automatic warm-up."""
+    """The length of an automatic warm-up in seconds. None without an automatic warm-up."""
 
     @property
     def in_turns(self) -> bool:
-        """Whether periods with and without sampling alternate. This requires a long run, and a log with each
-        transaction's end and latency."""
+        """Whether periods with and without sampling alternate. This needs a long run, and a log with the end and the
+        latency of each transaction."""
         return False
 
     def __init__(self, load: GeneratedLoad, process: Process, cycles: Cycles) -> None:
@@ -72,7 +73,7 @@ class CountedPart(ABC):
         self.start_s = self.end_s = 0.0
 
     def prepare(self) -> None:  # noqa: B027 - most need nothing
-        """Steps before the program starts."""
+        """Does what is necessary before the program starts."""
 
     @abstractmethod
     def warm_up(self) -> None: ...
@@ -88,7 +89,7 @@ class CountedPart(ABC):
     def _wait(self, on_poll: Callable[[], None]) -> None: ...
 
     def span(self) -> Span:
-        """The transactions that count, with the start and end of their time. Raises RunFailed."""
+        """Returns the transactions that count, with the start and the end of their time. Raises RunFailed."""
         counted = self._counted(self.process.result())
         return counted, *(counted.span_s if counted.number else (self.start_s, self.end_s))
 
@@ -96,11 +97,13 @@ class CountedPart(ABC):
         return logged
 
     def by_clock(self, start_s: float, end_s: float) -> tuple[float, float]:
-        """A span by the process's clock, because sysbench reports times since its own start, which is 0."""
+        """Converts a span to the process's clock. sysbench reports times since its own start, so its spans
+        begin at 0.
+        """
         return (start_s, end_s) if start_s else (self.start_s, self.start_s + end_s)
 
     def so_far(self) -> int:
-        """The milliseconds of a set time that have passed."""
+        """The milliseconds of the set time that have passed."""
         passed_s = self.process.now_s() - self.start_s if self.start_s else 0.0
         return min(self.load.work.amount, round(passed_s * 1000))
 
@@ -108,7 +111,7 @@ class CountedPart(ABC):
         yield from ()
 
     def close(self) -> None:  # noqa: B027 - as above
-        """Never raises."""
+        """Releases what `prepare` made. Never raises."""
 
     def _until(self, ends_s: float, on_poll: Callable[[], None]) -> None:
         while (left_s := ends_s - self.process.now_s()) > 0 and not self._may_end():
@@ -128,7 +131,7 @@ class CountedPart(ABC):
 
 
 class SetTime(CountedPart):
-    """A time that storagelab measures: the program continues after it, and is then told to stop."""
+    """A set time that storagelab measures. The program continues after this time until storagelab stops it."""
 
     _trend: Trend | None = None
     _seconds = 0
@@ -141,8 +144,8 @@ class SetTime(CountedPart):
         return self.load.duration_s >= SHORTEST_S
 
     def warm_up(self) -> None:
-        """Waits for a set time, or until throughput is stable and, if the server makes checkpoints meanwhile, the next
-        checkpoint begins.
+        """Waits for a set time. If the warm-up is automatic, waits until throughput is stable. If the server makes
+        checkpoints meanwhile, also waits until the next checkpoint begins.
         """
         began_s, to_find = self.process.now_s(), self.load.warm_up_s == "auto"
         self._ends_s = began_s + self.load.longest_warm_up_s + self.load.duration_s
@@ -183,7 +186,7 @@ class SetTime(CountedPart):
         return logged.within(self.start_s, self.end_s), self.start_s, self.end_s
 
     def checks(self) -> Iterator[Check]:
-        """A check that fails if throughput was not stable before the end of an automatic warm-up."""
+        """Yields a failed check if throughput was not stable at the end of an automatic warm-up."""
         if self.warm_up_s is None or self._end.settled:
             return
         got = "too short to tell"
@@ -191,7 +194,7 @@ class SetTime(CountedPart):
             got = f"changed by {100 * self._end.changed:+.2g} % from one checkpoint cycle to the next"
         elif self._trend is not None:
             change, half = 100 * float(self._trend.change), 100 * float(self._trend.half)
-            got = f"bound to move by {change:+.2g} ± {half:.2g} % over {self.load.duration_s:g} s"
+            got = f"expected to change by {change:+.2g} ± {half:.2g} % over {self.load.duration_s:g} s"
         yield Check(
             name=SETTLED, asked=f"settled within {100 * BAND:g} %",
             got=f"{got} after {self.warm_up_s:.0f} s of warm-up", ok=False, read_from=self.process.program.title,
@@ -199,11 +202,13 @@ class SetTime(CountedPart):
 
 
 class OwnTime(CountedPart):
-    """A time that the program itself measures: the program reports the start of the measurement."""
+    """A set time that the program itself measures. The program reports when its measurement starts."""
 
     @property
     def in_turns(self) -> bool:
-        """With a rate, transactions wait in the program for a free session; its log does not contain this wait."""
+        """Whether periods with and without sampling alternate. They don't if there is a rate: transactions then wait in
+        the program for a free session, and its log does not contain this wait.
+        """
         return self.load.duration_s >= SHORTEST_S and self.load.rate is None
 
     def warm_up(self) -> None:
@@ -219,7 +224,7 @@ class OwnTime(CountedPart):
 
 class SetNumber(CountedPart):
     """A set number of transactions, all of which count. `hold` locks the tables and returns a function that unlocks
-    them, so that the first transaction waits until sampling has begun.
+    them. So the first transaction waits until sampling has begun.
     """
 
     def __init__(self, load: GeneratedLoad, process: Process, cycles: Cycles, hold: Hold | None = None) -> None:
@@ -248,7 +253,7 @@ class SetNumber(CountedPart):
         return logged if self._hold is None else logged.begun_at_earliest(self.start_s)
 
     def so_far(self) -> int:
-        """Unknown until all transactions are done."""
+        """Returns 0, because the number is unknown until all transactions are done."""
         return 0
 
     def close(self) -> None:
@@ -259,19 +264,20 @@ class SetNumber(CountedPart):
 
 
 SAME_FOR_S = 0.1
-"""The server lists a program's own first session until the session's process is gone. So, if a program has such a
-session, the load's sessions are known when the list has not changed for this time."""
+"""The time for which the list of sessions must stay unchanged. Some programs have a first session of their own, and the
+server lists it until its process has ended. So for such a program, the load's sessions are known when the list has not
+changed for this time."""
 _WHOLE = 100
-"""From this many transactions a second on, fractions are left out."""
+"""From this many transactions per second on, the rate is shown without fractions."""
 RATE_TOLERANCE = 0.05
-"""A run has fallen behind if its number of transactions is below its rate by more than this share."""
+"""If a run's number of transactions is below its rate by more than this share, the run has fallen behind."""
 
 
 class Generator(Sessions[C]):
-    """The run of one generator. `connect` opens a session with the load's settings. `sessions` asks the server for the
-    ids of the generator's sessions. `hold` locks the load's tables and returns a function that unlocks them.
-    `checkpoints` counts the server's checkpoints that have begun. `log_room` reports the used bytes and the capacity of
-    the server's redo log.
+    """The run of one generator. `connect` opens a session with the load's settings. `sessions` returns the ids of the
+    generator's sessions on the server. `hold` locks the load's tables and returns a function that unlocks them.
+    `checkpoints` returns how many of the server's checkpoints have begun. `log_room` returns the used bytes and the
+    capacity of the server's redo log.
     """
 
     def __init__(
@@ -314,8 +320,7 @@ class Generator(Sessions[C]):
         self._first = self._connect()
 
     def gather(self) -> None:
-        """Starts the program, and returns when all its sessions are connected and the warm-up is over. Raises
-        RunFailed."""
+        """Starts the program. Returns when all its sessions are connected and the warm-up is over. Raises RunFailed."""
         self._counting.prepare()
         self._process.launch(self.load.longest_warm_up_s + self.load.duration_s + GATE_TIMEOUT_S)
         if not until(self._all_connected, GATE_TIMEOUT_S, POLL_SESSIONS_S):
@@ -344,7 +349,7 @@ class Generator(Sessions[C]):
         self._counting.begin()
 
     def wait(self, on_poll: Callable[[], None]) -> list[Loop]:
-        """Waits until the time is over, or all transactions are done, and calls `on_poll` a few times a second. Raises
+        """Waits until the time is over or all transactions are done, and calls `on_poll` a few times per second. Raises
         RunFailed with the program's message. Returns no loops, because the generator's sessions measure no times.
         """
         self._counting.wait(on_poll)
@@ -355,8 +360,8 @@ class Generator(Sessions[C]):
         return done._replace(checks=(*clocks.checks(loops), *done.checks))
 
     def counted(self, series: TimeSeries, unwatched: Sequence[tuple[float, float]] = ()) -> Work:
-        """Stops the program, and reads its log. `series` has the samples of the run, except in the periods `unwatched`.
-        Raises RunFailed with the program's message.
+        """Stops the program, and reads its log. `series` has the samples of the run, which were taken outside the
+        periods `unwatched`. Raises RunFailed with the program's message.
         """
         counted, start_s, end_s = self._counting.span()
         if not counted.number:
@@ -384,7 +389,7 @@ class Generator(Sessions[C]):
         )  # fmt: skip
 
     def _rate_check(self, counted: LoadReport, elapsed_s: float) -> Iterator[Check]:
-        """A check that fails if the run fell behind its rate."""
+        """Yields a failed check if the run fell behind its rate."""
         rate = self.load.rate
         if rate is None:
             return
@@ -401,7 +406,7 @@ class Generator(Sessions[C]):
         )
 
     def _refused_check(self, counted: LoadReport) -> Iterator[Check]:
-        """A check that fails if too many transactions were refused or made again."""
+        """Yields a failed check if too many transactions were refused or made again."""
         share = refused_share(counted.not_done, counted.number)
         if share > REFUSED_MOST:
             numbers = [
@@ -414,8 +419,7 @@ class Generator(Sessions[C]):
             )  # fmt: skip
 
     def close(self) -> None:
-        """Ends the program and all programs that it started. It never raises, because it is also called after
-        errors."""
+        """Ends the program and all programs that it started. Never raises, because it is also called after errors."""
         self._process.close()
         first, self._first = self._first, None
         with contextlib.suppress(Exception):

@@ -1,9 +1,8 @@
-"""Decides when a warm-up is over and when a measurement ends, by the checkpoints of the server, the space in its redo
-log, and the trend of throughput.
+"""Decides when a warm-up is over and when a measurement ends. Three facts decide this: the checkpoints of the server,
+the space in its redo log, and the trend of throughput.
 
-Throughput falls when a checkpoint begins and recovers until the next one. So the throughput of a part of a cycle
-depends as much on its place in the cycle as on the layout.
-"""
+Throughput falls when a checkpoint begins, and recovers until the next one. So the throughput of a part of a cycle
+depends as much on the part's place in the cycle as on the layout."""
 
 from __future__ import annotations
 
@@ -20,24 +19,28 @@ from storagelab.model.loads.base import Load
 from storagelab.model.measurement import CYCLES, LOG_ROOM
 
 LOOK_S = 0.25
-"""The time between two readings of the server's count of checkpoints."""
+"""The time, in seconds, between two readings of the server's count of checkpoints."""
 BAND = 0.02
-"""The share by which throughput may still change over the measured part, or from one cycle to the next."""
+"""The largest share by which stable throughput may still change over the measured part, or from one cycle to
+the next."""
 _ALIGNED_S = 4 * LOOK_S
-"""A measured part counts as beginning with a checkpoint if it begins within this time after the checkpoint."""
+"""If a measured part begins within this time (in seconds) of a checkpoint, it counts as beginning with the
+checkpoint."""
 SHORTER = 0.1
 """A measured part of whole cycles may be shorter than `duration` by this share. Without this tolerance, a `duration` of
 60 s with cycles of 59 s would need two cycles."""
 
 
 def concerns(load: Load) -> bool:
-    """Whether the moment at which the server writes pages affects a load: the load runs for a set time, and writes."""
+    """Whether a load is affected by the moments at which the server writes pages. It is if it writes and runs for a set
+    time.
+    """
     return load.generated and load.longest_s is not None and not load.reads_only
 
 
 class WarmUp:
-    """Decides when an automatic warm-up is over: when throughput is stable or, if there are checkpoints, when a
-    checkpoint begins. The warm-up began at `began_s`, and the measurement must end before `ends_s`.
+    """Decides when an automatic warm-up is over. It is over when throughput is stable. If there are checkpoints, it
+    also lasts until a checkpoint begins. The warm-up began at `began_s`, and the measurement must end before `ends_s`.
     """
 
     def __init__(self, counted_s: float, began_s: float, ends_s: float) -> None:
@@ -45,12 +48,13 @@ class WarmUp:
         self._second_of: list[int] = []
         self.settled = False
         self.changed: float | None = None
-        """The difference between the mean throughputs of the last whole cycle and of the cycle before it, as a
-        share."""
+        """The relative difference between the mean throughput of the last whole cycle and that of the cycle
+        before it."""
 
     def is_over(self, starts_s: Sequence[float], rates: Sequence[float], *, settled: bool) -> bool:
-        """`starts_s` are the starts of checkpoints; a new checkpoint began just now. `rates` is the throughput of each
-        second so far. `settled` says whether throughput has no trend.
+        """Whether the warm-up is over. `starts_s` has the starts of checkpoints. If it has a new one, this checkpoint
+        began just now. `rates` has the throughput of each second so far. `settled` says whether throughput has no
+        trend.
         """
         self.settled |= settled
         if len(starts_s) == len(self._second_of):
@@ -69,7 +73,9 @@ class WarmUp:
         return fmean(rates[second:third]) / fmean(rates[first:second]) - 1
 
     def _is_last_chance(self, starts_s: Sequence[float]) -> bool:
-        """Whether no whole cycle would remain for the measurement if the warm-up lasted until the next checkpoint."""
+        """Whether this checkpoint is the last possible end of the warm-up: if the warm-up lasted until the next
+        checkpoint, no whole cycle would remain for the measurement.
+        """
         # The first cycle may have begun before the warm-up.
         before_s = starts_s[-2] if len(starts_s) > 1 else self._began_s
         cycle_s = (1 + SHORTER) * (starts_s[-1] - before_s)
@@ -78,10 +84,11 @@ class WarmUp:
 
 
 def end_of_whole(starts_s: Sequence[float], began_s: float, counted_s: float) -> float | None:
-    """The end of a measured part that began at `began_s`, so that it contains whole cycles and lasts about `counted_s`
-    or longer; None while unknown. `starts_s` are the starts of checkpoints so far, before and after `began_s`.
+    """Returns the end of a measured part that began at `began_s`, so that it contains whole cycles and lasts about
+    `counted_s` or longer. Returns None as long as the end is unknown. `starts_s` has the starts of checkpoints so far,
+    before and after `began_s`.
 
-    A part that begins with a checkpoint ends with one. Any other part ends after a multiple of the cycle's length.
+    If a part begins with a checkpoint, it ends with one. Any other part ends after a multiple of the cycle's length.
     """
     inside = [at_s for at_s in starts_s if at_s >= began_s - _ALIGNED_S]
     if not starts_s:
@@ -96,7 +103,7 @@ def end_of_whole(starts_s: Sequence[float], began_s: float, counted_s: float) ->
 
 
 def whole_between(starts_s: Sequence[float], began_s: float, end_s: float) -> int:
-    """The number of whole cycles in a measured part that should contain only whole cycles; 0 if it does not."""
+    """Returns the number of whole cycles in a measured part, or 0 if the part does not consist of whole cycles."""
     inside = [at_s for at_s in starts_s if began_s - _ALIGNED_S <= at_s <= end_s + _ALIGNED_S]
     if len(inside) < 2:
         return 0
@@ -106,8 +113,8 @@ def whole_between(starts_s: Sequence[float], began_s: float, end_s: float) -> in
 
 
 def told(starts_s: Sequence[float], began_s: float, end_s: float) -> dict[str, float]:
-    """The stored figures of a run: the number of checkpoints in its warm-up and in the measurement, the number of whole
-    cycles, and the start of each checkpoint, in seconds since the start of the measurement.
+    """Returns the figures that a run stores: the number of checkpoints in its warm-up and in the measurement, the
+    number of whole cycles, and the start of each checkpoint in seconds since the start of the measurement.
     """
     counted = [at_s for at_s in starts_s if began_s - _ALIGNED_S <= at_s < end_s - _ALIGNED_S]
     return {
@@ -119,8 +126,9 @@ def told(starts_s: Sequence[float], began_s: float, end_s: float) -> dict[str, f
 
 
 class Cycles:
-    """Observes a server's checkpoints. `begun` returns the number of checkpoints that have begun; it is None if the
-    server has none, or doesn't report the number. Times are those of `now_s`; `beside` is called with each reading.
+    """Observes a server's checkpoints. `begun` returns the number of checkpoints that have begun. It is None if the
+    server makes no checkpoints or doesn't report their number. `now_s` is the clock of all times. `beside` is called
+    whenever `look` is called.
     """
 
     def __init__(
@@ -132,7 +140,7 @@ class Cycles:
         self.starts_s: list[float] = []
 
     def look(self) -> None:
-        """Call it often; it asks the server from time to time."""
+        """Reads the server's count, if enough time has passed since the last reading. Must be called often."""
         self._beside()
         now_s = self._now_s()
         if self._begun is None or now_s < self._due_s:
@@ -148,19 +156,19 @@ class Cycles:
 
 # --- the room in the redo log ----------------------------------------------------------------------------------------
 #
-# The used part of a server's redo log, and the moment when the log became full.
+# Observes how much of a server's redo log is used, and when the log became full.
 #
-# Until then, the server need not write changed pages, so the first part of a load costs less than the rest.
+# Until the log is full, the server need not write changed pages. So the first part of a load costs less than the rest.
 
 
 FULL = 7 / 8
-"""From this share on, InnoDB flushes pages faster (`max_modified_age_async`); the age then stays between this share and
-the limit."""
+"""From this share on, InnoDB writes changed pages faster (`max_modified_age_async`). The used share then stays between
+this value and the limit."""
 
 
 class LogRoom:
-    """Observes the used part of the log. `ask` returns the used bytes and the capacity, None if the server doesn't
-    report them; times are those of `now_s`."""
+    """Observes how much of the redo log is used. `ask` returns the used bytes and the capacity, or None if the server
+    doesn't report them. `now_s` is the clock of all times."""
 
     def __init__(self, ask: Callable[[], tuple[int, int] | None] | None, now_s: Callable[[], float]) -> None:
         self._ask, self._now_s = ask, now_s
@@ -169,7 +177,7 @@ class LogRoom:
         self._all = 0
 
     def look(self) -> None:
-        """Call it often; it asks the server from time to time."""
+        """Reads the server's figures, if enough time has passed since the last reading. Must be called often."""
         now_s = self._now_s()
         if self._ask is None or now_s < self._due_s:
             return
@@ -182,7 +190,7 @@ class LogRoom:
         self._all = found[1]
 
     def counters(self, began_s: float, end_s: float) -> dict[str, dict[str, float]]:
-        """The counters that a run stores about its measured part, from `began_s` to `end_s`."""
+        """Returns the counters that a run stores about its measured part, which lasted from `began_s` to `end_s`."""
         counted = [share for at_s, share in self._seen if began_s <= at_s <= end_s]
         if not counted:
             return {}
@@ -203,17 +211,17 @@ class LogRoom:
 Numbers = NDArray[np.float64]
 
 LEAST_S = 10
-"""The shortest window, and so the shortest warm-up."""
+"""The shortest window in seconds. So it is also the shortest warm-up."""
 _LONGER = 1.3
-"""Each window is longer than the previous window by this factor."""
+"""Each window is longer than the previous one by this factor."""
 _CONFIDENCE = 0.9
 _NOTHING = 1e-9
 _MOST_AUTOCORRELATION = 0.95
 
 
 class Trend(NamedTuple):
-    """The expected change of throughput over the measured part, as a share of its mean, and the half-width of its
-    interval, from the window with the narrowest bounds.
+    """The expected change of throughput over the measured part (as a share of the mean throughput), and the half-width
+    of its interval. Both come from the window with the smallest bound.
     """
 
     change: Numbers
@@ -229,8 +237,8 @@ class Trend(NamedTuple):
 
 
 def trend(rates: Numbers, counted_s: float) -> Trend | None:
-    """The trend at the end of one or several series; None if they are too short. The last axis is the throughput of
-    each second.
+    """Returns the trend at the end of one or several series, or None if they are too short. The last axis of `rates`
+    has the throughput of each second.
     """
     best: Trend | None = None
     for length in _lengths(rates.shape[-1]):
@@ -251,8 +259,9 @@ def _lengths(seconds: int) -> Iterator[int]:
 
 
 def _line(window: Numbers, counted_s: float) -> Trend:
-    """The least-squares line through one window. Neighbouring seconds are correlated, so the line is less certain
-    than its residuals suggest: their autocorrelation widens its interval and reduces its degrees of freedom.
+    """Returns the trend of the least-squares line through one window. Neighbouring seconds are correlated, so the line
+    is less certain than its residuals suggest. So the autocorrelation of the residuals widens the interval and reduces
+    the degrees of freedom.
     """
     number = window.shape[-1]
     at = np.arange(number) - (number - 1) / 2
@@ -261,7 +270,7 @@ def _line(window: Numbers, counted_s: float) -> Trend:
     residuals = window - mean[..., None] - slope[..., None] * at
     squares = np.einsum("...i,...i", residuals, residuals) + np.finfo(float).tiny
     alike = np.einsum("...i,...i", residuals[..., 1:], residuals[..., :-1]) / squares
-    alike += (2 + 3 * np.maximum(alike, 0)) / number  # residuals of a fitted line are less correlated than the errors
+    alike += (2 + 3 * np.maximum(alike, 0)) / number  # a fitted line's residuals correlate less than the errors do
     alike = np.clip(alike, 0, _MOST_AUTOCORRELATION)
     wider = (1 + alike) / (1 - alike)
     freedom = np.maximum(number / wider - 2, 1)

@@ -1,9 +1,8 @@
 """sysbench: its command, its report, and its messages.
 
 sysbench's final report counts from a checkpoint at the end of the warm-up. The bins of its histogram are 1.8 % wide,
-and each is named by its geometric middle. So a percentile differs from the exact percentile by at most 0.9 %. sysbench
-has no log, so a script that wraps the user's script writes a log (`transactions`).
-"""
+and the name of each bin is its geometric middle. So a percentile differs from the exact percentile by at most 0.9 %.
+sysbench itself writes no log of transactions. So a script that wraps the user's script writes one (`transactions`)."""
 
 from __future__ import annotations
 
@@ -32,9 +31,9 @@ OWN_SCRIPT = "storagelab-script.lua"
 LOGGED = "storagelab-logged.lua"
 """A script that runs another script and logs its transactions."""
 ASKING = "storagelab-asking.lua"
-"""The script that asks the server a query in a session like those of a run, and prints the answer."""
+"""A script that sends a query in a session like those of a run, and prints the answer."""
 TABLE = re.compile(r"sbtest\d+")
-"""The names of sysbench's tables."""
+"""Matches the names of sysbench's tables."""
 _COUNTS, _WARM = b"Threads started!", b"Checkpoint report:"
 _NS_PER_MS = 1_000_000
 _SECOND = re.compile(r"^\[ (\d+)s \] thds: \d+ tps: ([\d.]+) .*lat \(ms,99%\): ([\d.]+)", re.MULTILINE)
@@ -65,8 +64,8 @@ end}}
 
 class SysbenchReport(NamedTuple):
     """The figures of sysbench's report since its last checkpoint. `seconds` maps each second of the run, counted from
-    its start, to its transactions and its p99 in ms. The first `warm_up_s` seconds did not count. `log` has all
-    transactions, including those of the warm-up.
+    its start, to the second's transactions and their p99 in ms. The first `warm_up_s` seconds did not count. `log` has
+    all transactions, including those of the warm-up.
     """
 
     number: int
@@ -80,7 +79,7 @@ class SysbenchReport(NamedTuple):
 
     @property
     def lag_s(self) -> tuple[float, float] | None:
-        """sysbench does not report it."""
+        """None, because sysbench does not report it."""
         return None
 
     @property
@@ -97,7 +96,7 @@ class SysbenchReport(NamedTuple):
         return latency_of(self.histogram, self.exact_ns)
 
     def series(self, edges_s: Sequence[float]) -> dict[str, tuple[float | None, ...]]:
-        """sysbench's own seconds, each assigned to the interval that ends with it."""
+        """Returns sysbench's figures of each second. Each second belongs to the interval that ends with it."""
         ends = [self.warm_up_s + round(edge_s - edges_s[0]) for edge_s in edges_s[1:]]
         found = [self.seconds.get(end) for end in ends]
         return {
@@ -108,7 +107,7 @@ class SysbenchReport(NamedTuple):
 
 @cache
 def find() -> str:
-    """The program on the PATH. Raises PreflightError that names the package."""
+    """Returns the path of the program. Raises PreflightError that names the package if it is not on the PATH."""
     program = shutil.which("sysbench")
     if program is None:
         raise PreflightError(
@@ -126,14 +125,14 @@ def version() -> str:
 
 
 def counts(load: GeneratedLoad) -> bytes:
-    """The text that sysbench prints when the warm-up is over."""
+    """Returns the text that sysbench prints when the warm-up is over."""
     return _WARM if load.longest_warm_up_s and load.transactions_per_connection is None else _COUNTS
 
 
 def on_tables(server: Sequence[str], load: Sysbench) -> list[str]:
-    """sysbench's script and its tables. `server` has the options that name the server."""
+    """Returns the arguments for sysbench's script and its tables. `server` has the options that name the server."""
     script = f"./{OWN_SCRIPT}" if load.is_own else load.script
-    # A script of the user's own need not have these options.
+    # The user's own script may not have these options.
     sizes = {
         name: getattr(load, name)
         for name in ("tables", "table_size")
@@ -145,7 +144,7 @@ def on_tables(server: Sequence[str], load: Sysbench) -> list[str]:
 
 
 def command(script: Sequence[str], load: GeneratedLoad, *, seed: int) -> list[str]:
-    """The command of a run of this script with its options."""
+    """Returns the command of a run. `script` has the script and its options."""
     if load.transactions_per_connection is None:
         length = [f"--time={int(load.longest_warm_up_s + load.duration_s)}", "--events=0"]
         length += [f"--report-checkpoints={int(load.longest_warm_up_s)}"] if load.longest_warm_up_s else []
@@ -159,28 +158,30 @@ def command(script: Sequence[str], load: GeneratedLoad, *, seed: int) -> list[st
 
 
 def initialise(server: Sequence[str], load: Sysbench) -> list[str]:
-    """The command that makes sysbench's tables."""
+    """Returns the command that makes sysbench's tables."""
     return [find(), *on_tables(server, load), f"--threads={min(load.tables, 4)}", "prepare"]
 
 
 def beginning_with(statement: str, command: Sequence[str]) -> tuple[list[str], dict[str, bytes]]:
-    """The same command with sessions that begin with a statement, if there is such a statement, and the file that the
-    command needs."""
+    """Changes a command so that its sessions begin with a statement. Returns the command and the file that it needs. If
+    `statement` is empty, the command stays the same."""
     if not statement:
         return list(command), {}
     program, script, *options = command
-    escaped = "".join(f"\\{byte:03d}" for byte in statement.encode())  # for Lua, any content is one text
+    escaped = "".join(f"\\{byte:03d}" for byte in statement.encode())  # so, Lua can read any content as one text
     text = _BEGINNING.replace("STATEMENT", escaped).replace("MODULE", Path(script).stem)
     return [program, f"./{BEGINNING}", *options], {BEGINNING: text.encode()}
 
 
 def failed(output: CompletedProcess[str]) -> bool:
-    """Whether sysbench failed: its threads may end with an error that its exit code does not show."""
+    """Whether sysbench failed. Its exit code is not enough, because it may be 0 although threads ended with an
+    error.
+    """
     return output.returncode != 0 or FATAL.search(output.stdout + output.stderr) is not None
 
 
 def read_report(output: str, warm_up_s: float, log: Transactions) -> SysbenchReport:
-    """The figures of the last part of sysbench's report, and the transactions of its log."""
+    """Makes a report from the last part of sysbench's output and from the transactions of its log."""
     last = output[output.rfind("SQL statistics:") :]
     before = output[: output.rfind("SQL statistics:")]
     began = re.findall(r"total time:\s*([\d.]+)s", before)
@@ -202,22 +203,23 @@ def _figure(report: str, name: str) -> float:
 
 
 def words(output: str, script: str) -> str:
-    """sysbench's message about a failure, in one line."""
+    """Returns sysbench's message about a failure in one line."""
     found = [one or other for one, other in _WORDS.findall(output)]
     telling = (lambda one: one.startswith("error "), lambda one: "query" not in one.lower() or "failed" in one.lower())
     message = next((one for tells in telling for one in found if tells(one)), found[0] if found else "")
     lines = [line for line in output.splitlines() if line.strip()]
     message = message or (lines[-1] if lines else "it says nothing")
-    message = re.sub(r" for query '.*", "", message)  # it may hold thousands of rows
+    message = re.sub(r" for query '.*", "", message)  # the query may hold thousands of rows
     return re.sub(r"\S*" + re.escape(OWN_SCRIPT), script, message)
 
 
 # --- transactions in Lua ---------------------------------------------------------------------------------------------
 #
-# The user's own transactions, written in Lua so that sysbench runs them.
+# Converts the user's own transactions to Lua, so that sysbench can run them.
 #
-# The files are the same as for pgbench: statements, and lines that generate a value (`\\set who random(1, 100)`), which
-# statements name as `:who`. Other commands of pgbench are refused, because sysbench has no counterpart.
+# The files are the same as for pgbench. They have statements, and lines that generate a value (`\\set who random(1,
+# 100)`). Statements refer to such a value as `:who`. Other commands of pgbench are refused, because sysbench has no
+# counterpart.
 
 
 _SET = re.compile(
@@ -233,7 +235,7 @@ _FAILED = re.compile(
     re.escape(OWN_SCRIPT) + r":(?P<line>\d+): (?:SQL error, errno = \d+, state = '\w*': )?(?P<message>.*)"
 )
 _LARGEST = 2**53
-"""Lua represents whole numbers exactly up to this one."""
+"""Lua represents whole numbers exactly up to this number."""
 
 _BEGIN = """function thread_init() drv = sysbench.sql.driver(); con = drv:connect() end
 function thread_done() con:disconnect() end
@@ -252,13 +254,15 @@ end"""
 
 
 class LuaScript(NamedTuple):
-    """A sysbench script. `origins` has each line's origin in the user's files (file and line), or None."""
+    """A script for sysbench. `origins` has the origin (file and line) of each of its lines in the user's files, or
+    None.
+    """
 
     text: str
     origins: tuple[tuple[str, int] | None, ...]
 
     def words(self, output: str) -> str:
-        """sysbench's message about a failure in one line, with the user's file and line."""
+        """Returns sysbench's message about a failure in one line, with the user's file and line."""
         found = _FAILED.search(output)
         origin = self.origins[int(found["line"]) - 1] if found and int(found["line"]) <= len(self.origins) else None
         if found is None or origin is None:
@@ -267,8 +271,8 @@ class LuaScript(NamedTuple):
 
 
 def written(sources: Sequence[Source]) -> LuaScript:
-    """The script that runs these transactions by their weights. Raises PreflightError for commands that can't be
-    written in Lua.
+    """Returns the script that chooses these transactions by their weights and runs them. Raises PreflightError if a
+    command can't be converted to Lua.
     """
     lines: list[tuple[str, tuple[str, int] | None]] = [(line, None) for line in _BEGIN.splitlines()]
     for number, source in enumerate(sources, 1):
@@ -287,12 +291,12 @@ def written(sources: Sequence[Source]) -> LuaScript:
 
 
 def _commands(source: Source, key: str) -> Iterator[tuple[str, int]]:
-    """Each command in one line of Lua, with the number of the line on which it begins in the file."""
+    """Yields each command as one line of Lua, with the number of the line on which it begins in the file."""
     known = set[str]()
     for number, command in commands(source.text, _TOKEN):
         if command.lstrip().startswith("\\"):
             name, value = _drawn(command, f"{source.script.name}, line {number}", key)
-            # Variables are in one table: Lua allows no more than 200 local ones.
+            # All variables are in one table, because Lua allows no more than 200 local variables.
             yield f"{'' if known else 'local v = {}; '}v.{name} = {value}", number
             known.add(name)
         else:
@@ -311,14 +315,14 @@ def _drawn(line: str, where: str, key: str) -> tuple[str, str]:
     least, most = int(found["least"]), int(found["most"])
     if not -_LARGEST < least <= most < _LARGEST:
         raise PreflightError(
-            f"{where}: nothing can be drawn from {least} to {most}", key=key,
+            f"{where}: no random number is possible from {least} to {most}", key=key,
             hint="write the smaller number first; both below 2^53",
         )  # fmt: skip
     return found["name"], f"random({least}, {most})"
 
 
 def _in_lua(statement: str, known: set[str]) -> str:
-    """A statement as an expression of Lua: texts, and variables between them."""
+    """Converts a statement to an expression in Lua: texts, with variables between them."""
     parts, end = list[str](), 0
     for found in _VARIABLE.finditer(statement):
         if found[1] in known:
@@ -328,7 +332,7 @@ def _in_lua(statement: str, known: set[str]) -> str:
 
 
 def _text(text: str) -> str:
-    """Bytes other than plain text are written as numbers."""
+    """Converts a text to a text in Lua. Control characters, quotes and backslashes are written as numbers."""
     return '"' + re.sub(r'[\\"\x00-\x1f\x7f]', lambda one: f"\\{ord(one[0]):03d}", text) + '"'
 
 
@@ -336,13 +340,15 @@ def _text(text: str) -> str:
 
 
 def by_sysbench(clients: Clients, load: Sysbench, scripts: Sequence[Source], seed: int) -> Program:
-    """sysbench with its own transactions or the user's script, on its own tables."""
+    """Makes the Program that runs sysbench's own transactions or the user's script, on sysbench's tables."""
     script = on_tables(clients.options["sysbench"], load)
     return _sysbench(clients, load, script, inputs_of_sysbench(scripts), partial(words, script=load.script), seed)
 
 
 def ask_by_sysbench(clients: Clients, statement: str) -> str:
-    """The server's answer in a session of sysbench; "" for NULL. Raises RunFailed if sysbench can't log in."""
+    """Returns the server's answer in a session of sysbench, or "" for NULL. Raises RunFailed if sysbench can't
+    log in.
+    """
     command = [find(), f"./{ASKING}", *clients.options["sysbench"], "ask"]
     output = clients.in_folder(command, {ASKING: _ASKING.replace("STATEMENT", statement).encode()})
     if failed(output):
@@ -352,7 +358,7 @@ def ask_by_sysbench(clients: Clients, statement: str) -> str:
 
 
 def own_transactions_by_sysbench(clients: Clients, load: Sql, transactions: Sequence[Source], seed: int) -> Program:
-    """sysbench with the user's transactions, written in Lua."""
+    """Makes the Program that runs the user's transactions, converted to Lua, in sysbench."""
     script, command = written(transactions), [f"./{OWN_SCRIPT}", *clients.options["sysbench"]]
     return _sysbench(clients, load, command, {OWN_SCRIPT: script.text.encode()}, script.words, seed)
 

@@ -1,6 +1,5 @@
-"""The part of a generator's load that is the same for every engine: the programs that make and fill its tables and send
-its transactions.
-"""
+"""The part of a generator's load that all engines share: the programs that make and fill its tables, and that send its
+transactions."""
 
 from __future__ import annotations
 
@@ -25,16 +24,18 @@ L = TypeVar("L", bound=GeneratedLoad)
 
 
 class GeneratedTables(Places, Generic[C, L]):
-    """A base class for engines' layouts. Each kind of load adds the code that fills tables, and its program."""
+    """A base class for the layouts of engines. A subclass for each kind of load adds the code that fills the tables,
+    and the program.
+    """
 
     unit_bytes: ClassVar[int] = 0
-    """The bytes of a unit of the load's data on disk, measured and rounded up."""
+    """The size on disk, in bytes, of one unit of the load's data. Measured and rounded up."""
     index_share: ClassVar[float] = 0.2
-    """The fraction of these bytes that belongs to indexes, measured and rounded up."""
+    """The share of these bytes that belongs to indexes. Measured and rounded up."""
     filled_in_place: ClassVar[bool] = False
-    """Whether tables are made in the layout's places; otherwise, they are moved after they have been filled."""
+    """Whether tables are made in the places of the layout. If not, they are moved there after they have been filled."""
     temporary_beside: ClassVar[bool] = True
-    """Whether temporary files lie beside other placed objects; otherwise, the server makes their folder."""
+    """Whether temporary files are in the same folder as other placed objects. If not, the server makes their folder."""
 
     @property
     def load(self) -> L:
@@ -47,7 +48,7 @@ class GeneratedTables(Places, Generic[C, L]):
 
     @property
     def default_spread(self) -> tuple[str, ...]:
-        """The tables that are spread over data files if the spec names none."""
+        """The tables that are spread over data files if the spec does not name any."""
         return ()
 
     @property
@@ -58,16 +59,16 @@ class GeneratedTables(Places, Generic[C, L]):
 
     @property
     def known_objects(self) -> list[Object] | None:
-        """The tables and indexes that the load makes, with their sizes; None if the user's own files make them."""
+        """The tables and indexes that the load makes, with their sizes. None if the user's own files make them."""
         return None
 
     @property
     def data_bytes(self) -> float:
-        """The space on disk of the load's tables and indexes together; 0 if the user's own files make them."""
+        """The total size on disk, in bytes, of the load's tables and indexes. 0 if the user's own files make them."""
         return (self.load.data.units or 0) * self.unit_bytes
 
     def _folder_on(self, volume: str) -> Path:
-        """The folder of the objects that are placed on a volume in addition to data files."""
+        """Returns the folder of a volume that holds placed objects other than data files."""
         assert self._folders is not None
         return self._folders[volume] / f"on-{volume}"
 
@@ -83,21 +84,21 @@ class GeneratedTables(Places, Generic[C, L]):
 
     @abstractmethod
     def fill(self, own: C, clients: Clients, site: Site) -> None:
-        """Makes and fills the tables. Raises RunFailed with the error message of the program that failed."""
+        """Makes and fills the tables. Raises RunFailed with the message of the program that failed."""
 
     @abstractmethod
     def program(self, clients: Clients, site: Site, seed: int) -> Program:
-        """The generator that works on the tables."""
+        """Returns the generator that works on the tables."""
 
     @abstractmethod
     def places(self, clients: Clients) -> Iterator[tuple[str, str]]:
-        """Each program of the load that logs in, with the schema to which its names without a schema refer; "" if none.
-        Raises RunFailed with the error message of a program that can't log in.
+        """Yields each program of the load that logs in. With it, yields the schema to which names without a schema
+        refer, or "" if there is none. Raises RunFailed with the message of a program that can't log in.
         """
 
     def refuse_elsewhere(self, clients: Clients, wanted: str) -> None:
-        """Raises RunFailed unless names without a schema refer to `wanted`, because other schemas may have tables of
-        the same names."""
+        """Raises RunFailed unless names without a schema refer to `wanted`. Otherwise the load might use tables of the
+        same names in another schema."""
         for program, found in self.places(clients):
             if found != wanted:
                 raise RunFailed(
@@ -107,13 +108,13 @@ class GeneratedTables(Places, Generic[C, L]):
 
     @abstractmethod
     def check(self, site: Site, beside: Path | None) -> str:
-        """Checks that all required programs exist (the server's own programs are in the folder `beside`), and describes
-        the generator. Raises PreflightError.
+        """Checks that all required programs exist, and describes the generator. The server's own programs are in the
+        folder `beside`. Raises PreflightError.
         """
 
     @abstractmethod
     def finish(self, own: C) -> None:
-        """Spreads filled tables over the data files."""
+        """Spreads the filled tables over the data files."""
 
     def make(self, own: C, reach: Any) -> None:
         self.create(own)
@@ -121,7 +122,7 @@ class GeneratedTables(Places, Generic[C, L]):
 
 
 class SysbenchTables(GeneratedTables[C, Sysbench]):
-    """sysbench's tables: sysbench makes them, and each is spread over the data files."""
+    """sysbench's tables. sysbench makes them, and then each is spread over the data files."""
 
     @property
     def default_spread(self) -> tuple[str, ...]:

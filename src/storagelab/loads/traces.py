@@ -1,9 +1,8 @@
-"""Traces of requests: fio's iologs of versions 2 and 3, and blktrace's binary, read and checked before anything is
-sent.
+"""Traces of requests: fio's iologs of versions 2 and 3, and blktrace's binary format. A trace is read and checked
+completely before any request is sent.
 
-A trace may name several files. Each file of the trace gets its own part of storagelab's single file on its volume, in
-the order of first use.
-"""
+A trace may name several files. Each of these files gets its own part of storagelab's single file on its volume. The
+parts are in the order in which the trace first uses the files."""
 
 from __future__ import annotations
 
@@ -26,9 +25,9 @@ from storagelab.words.numbers import duration, plural
 
 What = Literal["r", "w", "s"]
 _BYTES_EACH = 550
-"""The most memory for a request, here and in the sender."""
+"""The largest memory that a request needs, in bytes, in this process and in the sender."""
 _LEAST_BYTES_EACH = 20
-"""The shortest line of a request."""
+"""The shortest line of a request, in bytes."""
 _ALIGNED = 2**20
 _BLKTRACE, _EVENT = 0x65617400, struct.Struct("<IIQQIIIIIHH")
 _QUEUED, _SECTOR, _PAGE = 1, 512, 4096
@@ -37,9 +36,9 @@ _HINT = "record it again, or name another trace"
 
 
 class Request(NamedTuple):
-    """A request. `at_us` is its time since the first request, and `what` is read, write or sync. `offset` and `bytes`
-    are its place; for a sync, the place of the synced file. `volume` is the number of its volume among the volumes of
-    the layout.
+    """A request. `at_us` is its time since the first request. `what` is read, write or sync. `offset` and `bytes` say
+    which bytes it reads or writes; for a sync, they are those of the synced file. `volume` is the number of its volume
+    among the volumes of the layout.
     """
 
     at_us: int
@@ -50,8 +49,9 @@ class Request(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """The content of a file. `left_out` counts omitted events by kind. `objects`: the objects of its files. `widened`:
-    the number of requests for parts of sectors. They are sent as whole pages, as the page cache sends them.
+    """The content of a trace. `left_out` maps kinds of events that are not sent to their number. `objects` has the
+    object of each file in the trace. `widened` is the number of requests for parts of sectors. They are sent as whole
+    pages, as the page cache would send them.
     """
 
     requests: tuple[Request, ...]
@@ -61,12 +61,12 @@ class Trace(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """The seconds from the first request to the last."""
+        """The time in seconds from the first request to the last."""
         return self.requests[-1].at_us / 1e6
 
     def asked(self, bytes_each: int) -> list[tuple[int, What, int, int]]:
-        """The requests in the core's form, with times in nanoseconds. Their offsets count through the files of all
-        volumes, each of which has `bytes_each` bytes.
+        """Returns the requests in the form that the core takes, with times in nanoseconds. The files of all volumes, of
+        `bytes_each` bytes each, follow each other, and offsets count from the beginning of the first file.
         """
         return [(one.at_us * 1000, one.what, one.volume * bytes_each + one.offset, one.bytes) for one in self.requests]
 
@@ -79,11 +79,11 @@ class Trace(NamedTuple):
 
     @property
     def reaches(self) -> int:
-        """The smallest size of a volume's file that contains all requests, in bytes."""
+        """The smallest size, in bytes, of a volume's file that contains all requests."""
         return max(one.offset + one.bytes for one in self.requests)
 
     def check_fits(self, file: Path, size_bytes: int, sector_bytes: int) -> None:
-        """Raises PreflightError for a request outside of a file of that size, or that direct I/O can't send."""
+        """Raises PreflightError if a request does not fit into a file of that size, or if direct I/O can't send it."""
         for number, one in enumerate(self.requests, 1):
             if one.what == "s":
                 continue
@@ -103,15 +103,17 @@ class Trace(NamedTuple):
 
 
 def replay_figures(recorded_s: float, elapsed_s: float, io_time_s: float) -> dict[str, float]:
-    """Results of a replay, measured or simulated: the sum of the times of all requests, the recorded time from the
-    first request to the last, and the replay's time divided by it.
+    """Returns figures of a measured or simulated replay: the sum of the times of all requests, the recorded time from
+    the first request to the last, and the ratio of the replay's time to the recorded time.
     """
     change = {"time_over_recorded": elapsed_s / recorded_s} if recorded_s else {}
     return {"io_time_s": io_time_s, "recorded_s": recorded_s, **change}
 
 
 def late_figures(late: Mapping[str, Any]) -> dict[str, float]:
-    """The delays of requests after their recorded times, from a table of the core; empty if requests had no times."""
+    """Returns how late requests were sent, compared with their recorded times. `late` is a table of the core. The
+    result is empty if requests had no times.
+    """
     if not late["count"]:
         return {}
     shares = dict(late["per_mille_ns"])
@@ -120,7 +122,9 @@ def late_figures(late: Mapping[str, Any]) -> dict[str, float]:
 
 
 def read(file: Path, config: Config | None = None) -> Trace:
-    """The trace on the volumes of this layout, or on one volume. Raises PreflightError with the fault and its place."""
+    """Reads a trace, with its files on the volumes of this layout, or on one volume without a layout. Raises
+    PreflightError with the fault and its place.
+    """
     names: dict[str, int] = {}
     try:
         with opened(file) as content:
@@ -148,7 +152,7 @@ def read(file: Path, config: Config | None = None) -> Trace:
 
 
 def _volumes(config: Config, objects: Sequence[Object]) -> list[int]:
-    """The number of each file's volume among those of the layout."""
+    """Returns, for each file of the trace, the number of its volume among the volumes of the layout."""
     problem = config.placement.problem(objects)
     if problem is not None:
         raise PreflightError(f"{problem.problem} of the trace", key=KEY, hint=problem.hint)
@@ -158,11 +162,13 @@ def _volumes(config: Config, objects: Sequence[Object]) -> list[int]:
 
 
 _ENDING = re.compile(r"(_toast)?(_fsm|_vm|_init)?([#.]\d+)?$")
-"""The ending of a captured file's name, after the name of its table, its index or the log."""
+"""Matches the end of a captured file's name, after the name of its table, its index or the log."""
 
 
 def _object(name: str) -> Object:
-    """The object of a file of the trace, from the file's name as captures give it: `public.orders_fsm`, `log.3`."""
+    """Returns the object to which a file of the trace belongs. The names of the files are those that captures give:
+    `public.orders_fsm`, `log.3`.
+    """
     schema, _, own = _ENDING.sub("", name).rpartition(".")
     return Object((name.removeprefix(f"{schema}."), own), "table", schema)
 
@@ -172,7 +178,9 @@ def _refused(file: Path, what: str, hint: str = _HINT) -> PreflightError:
 
 
 def _of_iolog(file: Path, content: BinaryIO, names: dict[str, int]) -> Iterator[Request | str]:
-    """Adds the names of the trace's files, with their numbers."""
+    """Yields the requests of an iolog, and the kinds of events that are not sent. Adds the files of the trace to
+    `names`, with their numbers.
+    """
     with io.TextIOWrapper(content, encoding="utf-8", errors="replace") as lines:
         head = lines.readline().strip()
         if head not in ("fio version 2 iolog", "fio version 3 iolog"):
@@ -198,7 +206,9 @@ def _of_iolog(file: Path, content: BinaryIO, names: dict[str, int]) -> Iterator[
 
 
 def _request(fields: list[str], at_us: int, names: dict[str, int]) -> Request | str:
-    """The kind of an event that is not sent. Raises ValueError or IndexError."""
+    """Returns the request of a line. If the event is not sent, returns its kind. Raises ValueError or IndexError if the
+    line is wrong.
+    """
     name, action = fields[:2]
     if not 0 <= at_us < _MOST_US:
         raise ValueError
@@ -216,9 +226,9 @@ def _request(fields: list[str], at_us: int, names: dict[str, int]) -> Request | 
 
 
 _RANGE = 2**50
-"""Until all files of a trace are known, each file has a range of this many offsets; no file is longer."""
+"""The number of offsets that each file of a trace has as long as not all files are known. No file is longer."""
 _MOST_US = 2**63 // 1000
-"""The core counts nanoseconds in 64 bits."""
+"""The largest time in a trace, because the core counts nanoseconds in 64 bits."""
 
 
 def _whole(one: Request) -> Request:
@@ -229,8 +239,8 @@ def _whole(one: Request) -> Request:
 
 
 def _packed(requests: list[Request], volumes: Sequence[int]) -> Iterator[Request]:
-    """The files of a trace one after the other on their volumes, without gaps except for alignment. The first of a
-    volume keeps its offsets.
+    """Yields the requests with their final offsets. On each volume, the files of the trace follow each other without
+    gaps, except for alignment. The first file of a volume keeps its offsets.
     """
     ends: dict[int, int] = {}
     for one in requests:
@@ -247,7 +257,9 @@ def _packed(requests: list[Request], volumes: Sequence[int]) -> Iterator[Request
 
 
 def _of_blktrace(file: Path, content: BinaryIO, names: dict[str, int]) -> Iterator[Request | str]:
-    """The queue events of the binary that `blkparse -d` writes, of one file: the device."""
+    """Yields the requests of the "queue" events in the binary file that `blkparse -d` writes. Its only file is the
+    device.
+    """
     names[file.name] = 0
     number = 0
     while head := content.read(_EVENT.size):
@@ -267,8 +279,8 @@ def _of_blktrace(file: Path, content: BinaryIO, names: dict[str, int]) -> Iterat
 
 
 def _queued(at_us: int, offset: int, length: int, action: int) -> Iterator[Request | str]:
-    """The requests of an event. A flush comes before the write of the same event. A durable write is on the device
-    before it ends."""
+    """Yields the requests of an event. A flush comes before the write of the same event. After a durable write, a sync
+    is yielded, because the write must be on the device before it ends."""
     if action & _FLUSHES:
         yield Request(at_us, "s", 0, 0)
     if action & _DISCARDS:

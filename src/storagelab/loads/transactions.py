@@ -1,7 +1,6 @@
-"""The logged transactions of one run, and figures from them. Pure.
+"""The logged transactions of one run, and figures that are computed from them.
 
-Moments are in seconds since the epoch by this machine's clock, latencies in microseconds.
-"""
+Moments are in seconds since the epoch by this machine's clock. Latencies are in microseconds."""
 
 from __future__ import annotations
 
@@ -18,18 +17,20 @@ from storagelab.model.measurement import Latency, Turns, latency_of
 Numbers = NDArray[np.float64]
 _US, _NS_PER_US = 1e-6, 1000
 P99_LEAST = 100
-"""With fewer transactions in a second, the 99th percentile would be the longest latency."""
+"""If a second has fewer transactions, its 99th percentile would be its longest latency, so it has none."""
 
 
 class LoadReport(Protocol):
-    """A generator's report of a run: the transactions that it committed over `span_s`, and those that it did not
-    commit."""
+    """A generator's report of a run: the transactions that it committed within `span_s`, and the number of those that
+    it did not commit."""
 
     @property
     def number(self) -> int: ...
     @property
     def not_done(self) -> Mapping[str, int]:
-        """The numbers of transactions not done, or not at once, by names of counters (`NOT_AT_ONCE`, "skipped")."""
+        """The numbers of transactions that were not done, or not at once. The keys are names of counters
+        (`NOT_AT_ONCE`, "skipped").
+        """
         ...
 
     @property
@@ -48,9 +49,10 @@ class LoadReport(Protocol):
 
 
 class Transactions(NamedTuple):
-    """One entry for each committed transaction: its end, and its latency, which begins at the scheduled moment if there
-    is a rate. `lag_us` is the delay of its start after that moment (0 without a rate). `skipped_s` has the moments of
-    transactions that were skipped because they would have begun too late, `failed_s` those of refused transactions.
+    """One entry for each committed transaction: its end and its latency. If there is a rate, the latency begins at the
+    scheduled moment. `lag_us` says how long after that moment the transaction began (0 without a rate). `skipped_s` has
+    the moments of transactions that were skipped because they would have begun too late. `failed_s` has the moments of
+    transactions that the server refused.
     """
 
     ended_s: Numbers
@@ -60,7 +62,7 @@ class Transactions(NamedTuple):
     failed_s: Numbers
 
     def within(self, start_s: float, end_s: float) -> Self:
-        """The transactions that ended after `start_s` and not after `end_s`."""
+        """Returns the transactions that ended after `start_s`, and at `end_s` at the latest."""
         kept = _between(self.ended_s, start_s, end_s)
         return type(self)(
             self.ended_s[kept], self.latency_us[kept], self.lag_us[kept],
@@ -69,7 +71,9 @@ class Transactions(NamedTuple):
         )  # fmt: skip
 
     def begun_at_earliest(self, start_s: float) -> Self:
-        """The transactions with latencies as if none could begin before `start_s`, however long each had waited."""
+        """Returns the transactions with shorter latencies: the time that a transaction waited before `start_s` does not
+        count.
+        """
         most_us = (self.ended_s - start_s) / _US
         return self._replace(
             latency_us=np.minimum(self.latency_us, most_us), lag_us=np.clip(self.lag_us, 0.0, np.maximum(0.0, most_us))
@@ -89,12 +93,12 @@ class Transactions(NamedTuple):
 
     @property
     def lag_s(self) -> tuple[float, float] | None:
-        """The mean and the longest time by which transactions began late."""
+        """How late transactions began, in seconds: the mean and the longest time."""
         return (float(self.lag_us.mean()) * _US, float(self.lag_us.max()) * _US) if self.number else None
 
     @property
     def span_s(self) -> tuple[float, float]:
-        """The time from the beginning of the first to the end of the last."""
+        """The beginning of the first transaction, and the end of the last one."""
         return float((self.ended_s - self.latency_us * _US).min()), float(self.ended_s.max())
 
     def latency(self) -> Latency | None:
@@ -104,7 +108,9 @@ class Transactions(NamedTuple):
         )  # fmt: skip
 
     def series(self, edges_s: Sequence[float]) -> dict[str, tuple[float | None, ...]]:
-        """Columns of a time series over the intervals between the edges: transactions a second, and their p99."""
+        """Returns columns of a time series over the intervals between the edges: the transactions per second, and their
+        p99.
+        """
         order = np.argsort(self.ended_s)
         ended_s, latency_us = self.ended_s[order], self.latency_us[order]
         places = np.searchsorted(ended_s, edges_s, side="right")
@@ -118,7 +124,7 @@ class Transactions(NamedTuple):
 
 
 def joined(parts: Sequence[Transactions]) -> Transactions:
-    """The transactions of several logs."""
+    """Joins the transactions of several logs."""
     if not parts:
         return Transactions(*(np.empty(0) for _ in Transactions._fields))
     return Transactions(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
@@ -129,14 +135,14 @@ def _between(moments_s: Numbers, start_s: float, end_s: float) -> NDArray[np.boo
 
 
 # --- watched and unwatched periods -----------------------------------------------------------------------------------
-# A run's transactions in periods without and with sampling. Pure.
+# The transactions of a run in periods without sampling and in periods with sampling.
 
 
 def in_turns(
     counted: LoadReport, unwatched: Sequence[Sequence[float]], start_s: float, end_s: float
 ) -> tuple[Latency | None, Turns | None]:
-    """The latencies that count, and both kinds of periods. Without transactions in both kinds, all of them count, and
-    there is no comparison.
+    """Returns the latencies that count, and figures of both kinds of periods. If one kind has no transactions, all
+    latencies count, and the figures are None.
 
     A transaction belongs to the period in which it ended.
     """
@@ -157,27 +163,27 @@ def in_turns(
 
 # --- the log ---------------------------------------------------------------------------------------------------------
 #
-# The log with the end of each transaction, in pgbench's own format, which sysbench's wrapper script also writes.
+# The log with the end of each transaction. It has the format of pgbench, and sysbench's wrapper script writes the same.
 #
-# Each thread writes its own file. A line has the client, the transaction's number, its latency in us or a word, the
-# script, seconds and microseconds of its end, and the lag in us if there is a rate (pgbench's manual, "Per-Transaction
-# Logging").
+# Each thread writes its own file. A line has the client, the transaction's number, its latency in us (or a word), the
+# script, and the seconds and microseconds of its end. If there is a rate, the lag in us follows (pgbench's manual,
+# "Per-Transaction Logging").
 
 
 LOG_PREFIX = "transactions"
-"""The beginning of the names of pgbench's log files. pgbench opens them after its first session, which asks for the
-scale, is closed, and before the load's sessions connect."""
+"""How the names of pgbench's log files begin. pgbench opens these files after its first session, which reads the scale,
+has ended, and before it connects the load's sessions."""
 _EPOCH, _EPOCH_US, _LATENCY, _LAG = 4, 5, 2, 6
 _SKIPPED, _FAILED = -1.0, -2.0
 
 
 def read_log(folder: Path) -> Transactions:
-    """The transactions of all threads."""
+    """Reads the transactions of all threads."""
     return joined([_read(read_file(file)) for file in sorted(folder.glob(f"{LOG_PREFIX}.*"))])
 
 
 def _read(text: bytes) -> Transactions:
-    """One file of the log, without incomplete lines."""
+    """Reads one file of the log. Incomplete lines are left out."""
     whole = text[: text.rfind(b"\n") + 1]
     if not whole:
         return joined([])
@@ -194,8 +200,8 @@ def _read(text: bytes) -> Transactions:
 
 
 def in_lua(module: str) -> str:
-    """A sysbench script that does the same as the script of this name, and writes the log. A transaction that is tried
-    again counts as one transaction, which begins with the first try.
+    """Returns a sysbench script that does the same as the script `module`, and writes the log. If a transaction is
+    tried again, all tries count as one transaction, which begins with the first try.
     """
     return _IN_LUA.replace("MODULE", module).replace("PREFIX", LOG_PREFIX)
 

@@ -1,4 +1,5 @@
-"""Which data survive a crash of a server or its machine. Each engine derives this from its settings."""
+"""Which data survive a crash of a server or its machine. The code of each engine derives this from the server's
+settings."""
 
 from __future__ import annotations
 
@@ -18,12 +19,12 @@ Loss = Literal[
     "pages not in the log",
     "pages not written twice",
 ]
-"""Safety that a setting gives up for speed."""
+"""Data that a crash may cost, because a setting gives up safety for speed."""
 _OF_COMMITS = {"last commits", "last second of commits", "commits not in the log", "commits not in the binary log"}
 
 
 class Deciding(Frozen):
-    """A setting that affects which data survive, with the server's value."""
+    """A setting that affects which data survive a crash, with its value on the server."""
 
     name: str
     value: str
@@ -31,7 +32,9 @@ class Deciding(Frozen):
 
 
 class Durability(Frozen):
-    """The promise of one server. `whole_pages`: the server can repair a page whose write was interrupted."""
+    """What one server promises after a crash. `whole_pages` says whether the server can repair a page whose write was
+    interrupted.
+    """
 
     engine: str
     settings: tuple[Deciding, ...]

@@ -1,7 +1,6 @@
-"""The engines that an experiment may name, and the facts about them that all modules may use.
+"""The engines that an experiment may name, and facts about them that all modules may use.
 
-An engine's behaviour is in its folder below `engines`, in the module `engine`.
-"""
+The code of an engine is in its own folder below `engines`, in the module `engine`."""
 
 from __future__ import annotations
 
@@ -9,50 +8,53 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 Provenance = Literal["measured", "simulated"]
 Provenances = Literal["measured", "simulated", "measured and simulated"]
-"""The provenance of a whole experiment, which may be mixed: raw I/O may run on simulated and on real drives."""
+"""The provenance of a whole experiment. It may be mixed, because raw I/O may run on simulated and on real drives."""
 LARGEST_SCALE = 1000
-"""The largest scale of a simulation. The core has the same limit (a test): beyond it, a PFS page would cover less than
-an extent."""
+"""The largest scale of a simulation. The core has the same limit, as a test checks. Beyond it, a PFS page would cover
+less than an extent."""
 
 
 class Engine(NamedTuple):
-    """The engine of a cell. `folder` is the engine's folder below `engines`."""
+    """Facts about the engine of a cell. `folder` is the engine's folder below `engines`."""
 
     title: str
     folder: str
     provenance: Provenance = "measured"
     starts_server: bool = True
-    """storagelab starts a private server if the spec names no running one."""
+    """Whether storagelab starts a private server if the spec names no running server."""
     log_per_database: bool = False
-    """Each database has its own log, so storagelab can choose the log's place even on a running server."""
+    """Whether each database has its own log. If so, storagelab can choose the log's place even on a running server."""
     drives_remember: bool = False
-    """A run's effect on the drives carries over to the next run of its block."""
+    """Whether a run's effect on the drives carries over to the next run of its block."""
     portable: bool = False
-    """Any process can continue a block where another process stopped: the results folder has all data that it needs."""
+    """Whether any process can continue a block that another process began. It can if the results folder has all data
+    that the process needs.
+    """
     raw_io: bool = False
-    """The engine sends requests to a volume, without a database."""
+    """Whether the engine sends requests to a volume, without a database."""
     generators: tuple[str, ...] = ()
-    """The programs that can send transactions to the engine, the default program first."""
+    """The programs that can send transactions to the engine. The first is the default."""
     memory_setting: str = ""
-    """The setting that gives the server most of its memory, with a value."""
+    """An example of the setting that gives the server most of its memory, with a value."""
     page_bytes: int = 8192
     schemes: tuple[str, ...] = ()
-    """The schemes of a running server's DSN, before `://`."""
+    """The schemes that a running server's DSN may have before `://`."""
     dsn_of_words: bool = False
-    """A DSN may consist of parameters such as `host=... dbname=...` instead of a URL (libpq)."""
+    """Whether a DSN may consist of parameters such as `host=... dbname=...` instead of a URL (as in libpq)."""
     own_schemas: tuple[str, ...] = ()
-    """The schemas of the server's own tables."""
+    """The schemas that hold the server's own tables."""
     copies_databases: bool = False
-    """A command of the server copies a database, so a running server can keep a template."""
+    """Whether the server has a command that copies a database. If so, a running server can keep a template."""
     indexes_apart: bool = False
-    """An index may be on another volume than its table."""
+    """Whether an index may be on another volume than its table."""
     temporary_fixed: bool = False
-    """The folder of temporary files can't be changed while the server runs."""
+    """Whether the folder of temporary files can't be changed while the server runs."""
     default_scale: int = 1
-    """How many times smaller than life-size a simulation is by default."""
+    """The default scale of a simulation: 64 means 1/64 of the real size."""
     setup_s: float = 2.0
     work_per_s: float = 50_000.0
-    """With `setup_s`, a first guess at the length of a run: the work per second at this scale, in the unit of the work.
+    """The work per second at this scale, in the unit of the work. With `setup_s`, it gives a first guess at the length
+    of a run.
     """
 
 
@@ -94,18 +96,19 @@ ENGINES = {
 ON_PATHS = {
     "raw-io": Engine("raw I/O by fio", "fio", starts_server=False, raw_io=True, setup_s=1.0, work_per_s=1_000.0)
 }
-"""The engine that replaces this one if its volumes have paths: it uses this machine's drives instead of simulated
-drives.
-"""
+"""Maps the name of an engine to the engine that replaces it if its volumes have paths. The replacement uses this
+machine's drives instead of simulated drives."""
 
 
 def taking(generator: str) -> tuple[str, ...]:
-    """The names of the engines to which this program can send transactions."""
+    """Returns the names of the engines to which the program `generator` can send transactions."""
     return tuple(name for name, engine in ENGINES.items() if generator in engine.generators)
 
 
 def engine_of(dsn: str) -> str | None:
-    """The engine of a DSN, by its scheme, or by its form if it has none; None if no engine matches."""
+    """Returns the engine of a DSN. The scheme of the DSN decides, or its form if it has no scheme. Returns None if no
+    engine matches.
+    """
     scheme, colon, _ = dsn.partition("://")
     for name, engine in ENGINES.items():
         if scheme.lower() in engine.schemes if colon else engine.dsn_of_words and "=" in dsn:

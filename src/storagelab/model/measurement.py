@@ -1,7 +1,6 @@
-"""The raw counts of a run. Everything else is derived from these figures when they are read.
+"""The raw counts of a run. All other figures are derived from these counts when they are read.
 
-Times are in seconds, or in whole nanoseconds if a kernel counts them.
-"""
+Times are in seconds. Times that a kernel counts are in whole nanoseconds."""
 
 from __future__ import annotations
 
@@ -22,26 +21,26 @@ from storagelab.model.values import Count, Figure, Frozen, JsonValue
 from storagelab.model.waits import RawWaits
 
 # --- latencies, as a histogram ----------------------------------------------------------------------------------------
-# The latencies of a run's operations are a histogram, so that runs can be merged, and percentiles come from all runs
-# together.
+# The latencies of a run's operations are stored as a histogram, so that runs can be merged.
 #
 # Percentiles of several runs come from the merged histogram; an average of percentiles would have no meaning.
 
 _BITS = 8
 BIN_ERROR = 2.0**-_BITS / 2
-"""The width of a bin is at most 2^-8 of its latency, so the middle of a bin is within 0.2 % of every latency in it."""
+"""The width of a bin is at most 2^-8 of its latency. So the middle of a bin differs by at most 0.2 % from every latency
+in the bin."""
 
 
 class Latency(Frozen):
-    """A histogram of latencies in nanoseconds. `values_ns` are the middles of the bins, ascending; `counts` the
-    operations in each. The sum and the extremes are exact."""
+    """A histogram of latencies in nanoseconds. `values_ns` has the middles of the bins, in ascending order. `counts`
+    has the number of operations in each bin. The sum and the extremes are exact."""
 
     values_ns: tuple[Count, ...]
-    """The middle of each bin, ascending."""
+    """The middle of each bin, in ascending order."""
     counts: tuple[Count, ...]
-    """Operations in each bin."""
+    """The number of operations in each bin."""
     total_ns: Count
-    """Sum of all latencies."""
+    """The sum of all latencies."""
     least_ns: Count
     longest_ns: Count
 
@@ -62,7 +61,7 @@ class Latency(Frozen):
         return self.total_ns / self.operations / 1e9
 
     def percentile_s(self, per_cent: float) -> float:
-        """The latency in seconds that `per_cent` of the operations did not exceed (the nearest rank)."""
+        """Returns the latency in seconds that `per_cent` of the operations did not exceed (nearest-rank method)."""
         rank = max(1.0, per_cent / 100 * self.operations)
         for value, so_far in zip(self.values_ns, accumulate(self.counts), strict=True):
             if so_far >= rank:
@@ -71,16 +70,18 @@ class Latency(Frozen):
 
 
 def middle_of_bin(ns: int) -> int:
-    """The middle of the bin that holds a latency. All histograms have the same bins, so they merge without loss."""
+    """Returns the middle of the bin that holds a latency. All histograms have the same bins, so they can be merged
+    without loss.
+    """
     shift = max(0, ns.bit_length() - _BITS - 1)
     return (ns >> shift << shift) + (1 << shift >> 1)
 
 
 def latency_of(counted: Iterable[tuple[int, int]], exact: tuple[int, int, int] | None = None) -> Latency | None:
-    """The histogram of pairs (latency in ns, operations); None if there are none.
+    """Makes a histogram of pairs (latency in ns, number of operations). Returns None if there are no operations.
 
-    `exact` has the sum, the shortest and the longest latency in ns, if the source knows these more exactly than the
-    pairs.
+    `exact` has the sum, the shortest and the longest latency in ns, if the source gives them more exactly than the
+    pairs do.
     """
     bins: Counter[int] = Counter()
     total, least, longest = 0, None, 0
@@ -102,13 +103,13 @@ def latency_of(counted: Iterable[tuple[int, int]], exact: tuple[int, int, int] |
 
 
 def latency_of_table(table: Mapping[str, Any]) -> Latency | None:
-    """The histogram of a table of the Rust core (crates/sim/src/raw_io/latency.rs)."""
+    """Makes a histogram of a table that the Rust core returns (crates/sim/src/raw_io/latency.rs)."""
     exact = (round(table["mean_ns"] * table["count"]), table["least_ns"], table["longest_ns"])
     return latency_of(((ns, count) for ns, count in table["histogram"]), exact)
 
 
 def merged(latencies: Iterable[Latency]) -> Latency | None:
-    """One histogram of all operations of several runs; None if there are none."""
+    """Returns one histogram of the operations of all given runs, or None if there are none."""
     parts = list(latencies)
     if not parts:
         return None
@@ -125,36 +126,35 @@ def merged(latencies: Iterable[Latency]) -> Latency | None:
 # --- a run ------------------------------------------------------------------------------------------------------------
 
 RAW_IO = "raw-io"
-"""The group of counters with the results of a run of raw I/O."""
+"""The group of counters that holds the results of a run of raw I/O."""
 RAW_IO_BESIDE = "raw-io beside the load"
-"""The group of counters with the I/O rates of a database's volumes: `volume.NAME.random_write_ios_per_s` and so on.
-"""
+"""The group of counters that holds the I/O rates of a database's volumes: `volume.NAME.random_write_ios_per_s` and so
+on."""
 RAW_IO_AT_DRIVE = "raw-io at the drive"
-"""The group of counters with fio's and the kernel's counts of the same requests."""
+"""The group of counters that holds fio's counts and the kernel's counts of the same requests."""
 GENERATOR = "generator"
-"""The group of counters with a load generator's figures other than transactions: `NOT_AT_ONCE`, `skipped`,
-`lag_mean_s`, `lag_max_s` and `warm_up_s`.
-"""
+"""The group of counters that holds a load generator's other figures beside its transactions: `NOT_AT_ONCE`, `skipped`,
+`lag_mean_s`, `lag_max_s` and `warm_up_s`."""
 NOT_AT_ONCE: Mapping[str, str] = {
     "failed": "refused by the server",
     "retried": "made again after an error",
     "reconnects": "made again after a lost connection",
 }
-"""Transactions that were not done, or not at once: the counter's name -> a text on these transactions."""
+"""Counters of transactions that failed, or that succeeded only when they were repeated. Maps each counter's name to a
+text on these transactions."""
 REFUSED_MOST = 0.05
-"""A run in which a larger share of transactions was refused or made again is `unverified`. Deadlocks of sysbench in
+"""If a larger share of a run's transactions was refused or repeated, the run is `unverified`. Deadlocks of sysbench in
 small tables reach 3 %."""
 LOAD = "load"
-"""The group of counters with `counts_after_s`: the start of the measurement, in seconds since the load began."""
+"""The group of counters that holds `counts_after_s`: when the measurement started, in seconds since the load began."""
 CYCLES = "checkpoint cycles"
-"""The group of counters with the checkpoints of a generator's run: the numbers `in_warm_up` and `while_counted`, and
-the number of `whole` cycles in the measured part (0 if it contains parts of cycles).
-"""
+"""The group of counters that holds the checkpoints of a generator's run: their numbers `in_warm_up` and
+`while_counted`, and the number of `whole` cycles in the measured part. `whole` is 0 if the measured part also contains
+parts of cycles."""
 LOG_ROOM = "log room"
-"""The group of counters with the use of the redo log during a generator's run: the used shares of `all_bytes` at the
-start and the end of the measurement (`begin_share`, `end_share`), and `full_after_s`, the time from the start until the
-log was full, if it became full.
-"""
+"""The group of counters that holds the use of the redo log during a generator's run. `begin_share` and `end_share` are
+the used shares of `all_bytes` at the start and at the end of the measurement. `full_after_s` is the time from the start
+until the log was full, if it became full."""
 SETTLED = "throughput"
 """The name of the check that fails if throughput was not stable before the end of an automatic warm-up."""
 BEHIND_RATE = "rate"
@@ -177,7 +177,9 @@ Status = Literal["ok", "failed", "unverified"]
 
 
 class Check(Frozen):
-    """A requested property of server or file system, and the value read back. `ok` is None if it was unreadable."""
+    """A requested property of a server or a file system, with the value that was read back. `ok` is None if the value
+    could not be read.
+    """
 
     name: str
     asked: str
@@ -187,7 +189,7 @@ class Check(Frozen):
 
 
 class Page(NamedTuple):
-    """A page, as SQL Server numbers it: database, file, and page within the file."""
+    """The number of a page as SQL Server gives it: the database, the file, and the page within the file."""
 
     database_id: int
     file_id: int
@@ -198,13 +200,13 @@ PFS_PAGE = "a PFS page"
 
 
 class Resource(Frozen):
-    """A resource that sessions wait for: its kind and, if known, its identity."""
+    """A resource that sessions wait for. It has a kind and, if known, an identity."""
 
     kind: str
-    """The kind of the resource: "a PFS page", "end of transaction"."""
+    """The kind of the resource, such as "a PFS page" or "end of transaction"."""
     page: Page | None = None
     name: str = ""
-    """The identity of the resource within its kind, unless it is a page: the "7" in "end of transaction 7"."""
+    """The identity of the resource within its kind, such as the "7" in "end of transaction 7". Empty for a page."""
 
     @property
     def text(self) -> str:
@@ -219,7 +221,7 @@ _NAMED = re.compile(r"(.+?) ((?:no\. )?\d+)")
 
 @lru_cache(4096)
 def resource_of(text: str) -> Resource:
-    """The resource that `Resource.text` describes."""
+    """Makes the resource that `Resource.text` describes."""
     if page := _PAGE.fullmatch(text):
         return Resource(kind=page[4], page=Page(int(page[1]), int(page[2]), int(page[3])))
     named = _NAMED.fullmatch(text)
@@ -227,7 +229,7 @@ def resource_of(text: str) -> Resource:
 
 
 class WaitingTask(Frozen):
-    """A wait in a sample: `sessions` sessions wait for one resource."""
+    """A wait that a sample found: `sessions` sessions waited for one resource."""
 
     at_s: Figure
     """Seconds since the start of the run."""
@@ -236,33 +238,37 @@ class WaitingTask(Frozen):
     sessions: Count
     data_file: Count | None = None
     held_by: str = ""
-    """The holder's activity, if known."""
+    """What the holder of the resource does, if known."""
 
     @field_validator("resource", mode="before")
     @classmethod
     def _as_stored(cls, resource: object) -> object:
-        """Accepts the text that earlier versions stored."""
+        """Also accepts the text form that earlier versions stored."""
         return resource_of(resource) if isinstance(resource, str) else resource
 
 
 class CountedCrowd(Frozen):
-    """The sessions that waited for resources of one kind, counted at every wait of a run and not only in samples."""
+    """The sessions that waited for resources of one kind. They are counted at every wait of a run, and not only in
+    samples.
+    """
 
     wait_type: str
     kind: str
     """The kind of the resource, as in `Resource`."""
     sessions_mean: Figure
-    """The mean number of sessions over the run. A wait type's means add up to its time / elapsed time."""
+    """The mean number of these sessions over the run. For each wait type, the sum of these means is its wait time
+    divided by the elapsed time.
+    """
     sessions_most: Count
-    """The most sessions that waited at once."""
+    """The largest number of sessions that waited at the same time."""
     time_share: Figure
     """The share of the run's time in which at least one session waited."""
 
 
 class TimeSeries(Frozen):
-    """Columns of equal length. `at_s` is the end of each interval (a second of a measured run, more in a long
-    simulated one). `columns` maps a name with its unit last (`rows_per_s`, `volume.a.write_bytes_per_s`) to values
-    over that interval.
+    """Columns of equal length. `at_s` has the end of each interval. An interval is a second of a measured run, and
+    longer in a long simulated run. `columns` maps names (`rows_per_s`, `volume.a.write_bytes_per_s`, with the unit
+    last) to the values over each interval.
     """
 
     at_s: tuple[Figure, ...] = ()
@@ -270,9 +276,9 @@ class TimeSeries(Frozen):
 
 
 class ObserverCost(Frozen):
-    """The cost of observing: CPU seconds of the sampler and of its own server session (None if unknown), the number of
-    samples (`ticks`) and of late samples. `blind_s` is the sum of times in which samples were so late that something
-    must have stood still.
+    """The cost of observing. It has the CPU seconds of the sampler, those of the sampler's own server session (None if
+    unknown), the number of samples (`ticks`) and the number of late samples. `blind_s` is the total of the gaps in
+    which samples were so late that the server or the machine must have stood still.
     """
 
     sampler_cpu_s: Figure
@@ -283,14 +289,14 @@ class ObserverCost(Frozen):
 
 
 class Turns(Frozen):
-    """The work of a load in alternating periods without sampling (unwatched) and with sampling (watched)."""
+    """The work of a load in alternating periods with sampling (watched) and without sampling (unwatched)."""
 
     unwatched_s: Figure
     unwatched_transactions: Count
     watched_s: Figure
     watched_transactions: Count
     watched_latency: Latency | None = None
-    """The latency of the periods with sampling; the run's latency is that of the periods without sampling."""
+    """The latency in the periods with sampling. The run's own latency is that of the periods without sampling."""
 
 
 class Measurement(Frozen):
@@ -299,40 +305,40 @@ class Measurement(Frozen):
     provenance: Provenance
     """The source of the figures."""
     elapsed_s: Figure
-    """From the first start to the last finish of its connections, by the server's clock."""
+    """The time from the first start to the last finish of the run's connections, by the server's clock."""
     rows: Count | None = None
-    """Rows inserted by a database load."""
+    """The number of rows that a database load inserted."""
     requests: Count | None = None
-    """Requests done by raw I/O."""
+    """The number of requests that raw I/O completed."""
     transactions: Count | None = None
-    """Transactions that a load generator committed."""
+    """The number of transactions that a load generator committed."""
     checkpoint_s: Figure | None = None
     """The time of the checkpoint after the run, which is not part of `elapsed_s`."""
     connection_s: tuple[Figure, ...] = ()
-    """The time from start to finish of each connection."""
+    """The time from start to finish, for each connection."""
     latency: Latency | None = None
-    """The latencies of the run's requests or transactions; if periods with and without sampling alternate, only those
-    of periods without sampling."""
+    """The latencies of the run's requests or transactions. If periods with and without sampling alternate, only the
+    periods without sampling count."""
     waits: RawWaits | None = None
-    """Waits as the engine counted them, or as its sessions were sampled."""
+    """Waits as the engine counted them, or from samples of its sessions."""
     waiting_tasks: tuple[WaitingTask, ...] = ()
-    """The waits of sessions at some moments."""
+    """The waits that samples of the sessions found."""
     crowds: tuple[CountedCrowd, ...] = ()
-    """Of a simulated run, the longest waits first."""
+    """The sessions that waited in a simulated run. The longest waits come first."""
     counters: dict[str, dict[str, float]] = Field(default_factory=dict)
-    """Differences over the run: group -> name -> value, units last in names ([list](#counters))."""
+    """How much each counter grew over the run: group -> name -> value. Names end with the unit ([list](#counters))."""
     series: TimeSeries = TimeSeries()
-    """Time series."""
+    """How figures changed during the run."""
     environment: dict[str, object] = Field(default_factory=dict)
-    """Host, volumes, server with its settings, and storagelab's version, as found at this run."""
+    """The host, the volumes, the server with its settings, and storagelab's version. All are read at this run."""
     durability: Durability | None = None
-    """Which data survive a crash; None without a server."""
+    """Which data survive a crash. None without a server."""
     checks: tuple[Check, ...] = ()
-    """The requested values and the values that were read back."""
+    """The requested values, with the values that were read back."""
     observer: ObserverCost | None = None
     """The cost of observing."""
     turns: Turns | None = None
-    """The work in periods with and without sampling; None if the run was sampled all the time, or not at all."""
+    """The work in periods with and without sampling. None if the run had only one of the two kinds of periods."""
     setup_s: Figure | None = None
     """The time to prepare the run."""
     teardown_s: Figure | None = None
@@ -355,38 +361,38 @@ class Measurement(Frozen):
 
     @property
     def work_per_s(self) -> float | None:
-        """Work a second, in periods without sampling if there are any; None if no time passed."""
+        """The work per second. If there are periods without sampling, only they count. None if no time passed."""
         return self.unwatched_work / self.elapsed_s if self.elapsed_s > 0 else None
 
     @property
     def unwatched_work(self) -> float:
-        """The work that the run would have done without sampling, if known."""
+        """The work that the run would have done without sampling. If this is not known, the work that it did."""
         turns = self.turns
         return self.work.amount if turns is None else turns.unwatched_transactions / turns.unwatched_s * self.elapsed_s
 
     @property
     def unverified(self) -> tuple[Check, ...]:
-        """The checks whose value differs from the requested value, or could not be read back."""
+        """The checks that failed: the value differs from the requested value, or could not be read back."""
         return tuple(check for check in self.checks if check.ok is not True)
 
 
 def refused_share(counted: Mapping[str, float], transactions: int) -> float:
-    """Transactions that were refused or repeated, by a generator's counters, as a share of all attempts."""
+    """Returns the share of refused or repeated transactions among all attempts, by a generator's counters."""
     number = sum(counted.get(name, 0.0) for name in NOT_AT_ONCE)
     return number / (number + transactions) if number else 0.0
 
 
 HELD_BACK: Mapping[str, str] = {"server": "the server", "load": "the load's own program", "storagelab": "storagelab"}
-"""The programs that control groups can throttle: the word in the counters' names -> its meaning."""
+"""The programs that control groups can throttle. Maps the word in the counters' names to the words for users."""
 
 
 def held_back(counters: Mapping[str, float], elapsed_s: float) -> dict[str, tuple[float, float]]:
-    """The programs that a CPU quota throttled, by the run's counters of CPU time: the seconds, summed over CPUs, and
-    the share of the run.
+    """Returns the programs that a CPU quota throttled. Each has the throttled seconds, summed over CPUs, and a bound on
+    the share of the run that was lost. Both come from the run's counters of CPU time.
 
-    A process on one CPU loses as much of the run as it was throttled. On several CPUs, the share is the throttled time
-    over the needed CPU time (used plus throttled). Each share is an upper bound of the loss, so the smaller one is
-    returned.
+    A process on one CPU loses exactly the throttled share of the elapsed time. A program on several CPUs loses at most
+    the throttled time divided by the needed CPU time (used plus throttled). Each of the two shares is an upper bound of
+    the loss, so the smaller one is returned.
     """
     found = {}
     for who in HELD_BACK:
@@ -398,34 +404,34 @@ def held_back(counters: Mapping[str, float], elapsed_s: float) -> dict[str, tupl
 
 
 NO_TIME = "no time passed between its first start and its last finish"
-"""The reason for a failed run whose elapsed time is zero: nothing can be divided by it."""
+"""The reason why a run fails if its elapsed time is zero: nothing can be divided by this time."""
 
 
 _MOST_RUNS = 1_000_000_000
 
 
 class Run(Frozen):
-    """One run in the store. `measurement` is None if the run failed before there was one."""
+    """One run in the store. `measurement` is None if the run failed before it was measured."""
 
     cell_id: str
     repetition: int = Field(ge=-_MOST_RUNS, le=_MOST_RUNS)
-    """From 1; repetitions of a burn-in count down from 0."""
+    """The number of the run among the runs of its cell, from 1. Burn-in runs have 0, -1, -2 and so on."""
     attempt: int = Field(1, ge=1, le=_MOST_RUNS)
-    """From 1; if a failed run is repeated, the new attempt has the next number."""
+    """The number of the attempt, from 1. If a failed run is repeated, the new attempt has the next number."""
     sequence: int = Field(ge=0, le=_MOST_RUNS)
     """The run's place in the order, from 0."""
     block: int = Field(0, ge=0, le=_MOST_RUNS)
-    """The block: runs on one formatting of the drives."""
+    """The number of the block: all runs that follow one preparation of the drives."""
     seed: int = Field(0, ge=0, lt=2**63)
-    """Its random seed."""
+    """The random seed of the run."""
     status: Status
-    """`unverified`: measured, but some value differs from the spec, or could not be read."""
+    """`unverified` means: the run was measured, but a value differs from the spec, or could not be read."""
     reason: str = ""
     """The reason why the run is not `ok`."""
     started_at: str
-    """ISO 8601, UTC."""
+    """The time at which the run began, in ISO 8601, UTC."""
     finished_at: str
-    """ISO 8601, UTC."""
+    """The time at which the run ended, in ISO 8601, UTC."""
     wall_s: Figure
     """The time of the run, including set-up and clean-up."""
     levels: dict[str, JsonValue]
@@ -434,20 +440,22 @@ class Run(Frozen):
 
     @property
     def burn_in(self) -> bool:
-        """Whether the run is one of the first on newly prepared drives, which are not judged."""
+        """Whether the run is one of the first runs on newly prepared drives. Such runs are not judged."""
         return self.repetition < 1
 
     @property
     def usable(self) -> bool:
-        """Whether analysis may use the run's figures: it is ok, or only some setting could not be confirmed."""
+        """Whether analysis may use the run's figures. It may if the run is ok, and also if a check could not confirm a
+        value.
+        """
         return self.measurement is not None and self.status != "failed"
 
 
 def host_of(run: Run) -> str:
-    """The name that distinguishes the host of a run from others; "" if it is unknown, or has none.
+    """Returns the name of the host of a run, or "" if there is none.
 
-    It is the name that the user gave it or, except in a container, the system's name. A container's name is random, so
-    it is not used.
+    This is the name that the user gave to the host, or else the system's name. The system's name of a container is
+    random, so it is not used.
     """
     host = run.measurement.environment.get("host") if run.measurement is not None else None
     if not isinstance(host, Mapping):
@@ -456,10 +464,11 @@ def host_of(run: Run) -> str:
 
 
 PREPARATION = "preparation"
-"""The entry of a run's environment with the preparation of its volumes, if volumes are kept for several runs."""
+"""The name of the entry in a run's environment that describes the preparation of its volumes, if volumes are kept for
+several runs."""
 
 
 def preparation_of(run: Run) -> str:
-    """The id of the preparation of a run's volumes within its block; "" if there is none."""
+    """Returns the id of the preparation of a run's volumes within its block, or "" if there is none."""
     facts = run.measurement.environment.get(PREPARATION) if run.measurement is not None else None
     return str(facts.get("id", "")) if isinstance(facts, Mapping) else ""

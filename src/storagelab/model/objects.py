@@ -1,4 +1,4 @@
-"""The volume of each database object, by the names and patterns of `layout.objects`."""
+"""Decides the volume of each database object, by the names and patterns of `layout.objects`."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ WORDS = {
     INDEXES: "all indexes that are not named",
     TEMPORARY: "temporary tables and files",
 }
-"""The keywords for common cases, and the meaning of each."""
+"""The keywords for common cases. Maps each keyword to its meaning."""
 _MOST_LISTED = 40
 Kind = Literal["table", "index"]
 
 
 class Object(NamedTuple):
-    """A table, an index, or a partition of one. `names` are its own name and the names of the tables to which it
-    belongs as a partition, the nearest first. `spread`: it is one of the partitions that are placed in turn on the data
-    files. `bytes` is its size, if known.
+    """A table, an index, or a partition of one of them. `names` has the object's own name, then the names of the tables
+    of which it is a partition, the nearest table first. `spread` says whether the object is one of the partitions that
+    are placed in turn on the data files. `bytes` is the size, if known.
     """
 
     names: tuple[str, ...]
@@ -42,17 +42,17 @@ class Object(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """Why a placement is impossible, and a solution."""
+    """The reason why a placement is impossible, and how to solve it."""
 
     problem: str
     hint: str
 
 
 class Placement:
-    """The objects that a cell places on other volumes. `asked` maps names, patterns and words to volumes.
+    """The objects that a cell places on separate volumes. `asked` maps names, patterns and keywords to volumes.
 
-    A pattern with a dot is compared with schema and name, any other pattern only with the name. Names and patterns have
-    priority over keywords, and those of a partition have priority over those of its table.
+    A pattern with a dot is compared with schema and name. Any other pattern is compared only with the name. Names and
+    patterns have priority over keywords. Those that match a partition have priority over those that match its table.
     """
 
     def __init__(self, asked: Mapping[str, str]) -> None:
@@ -60,7 +60,7 @@ class Placement:
         self.patterns = {name: volume for name, volume in asked.items() if name not in WORDS}
 
     def volume_of(self, one: Object) -> str | None:
-        """The volume on which the object is placed; None if it lies in the data files."""
+        """Returns the volume on which the object is placed, or None if it is in the data files."""
         found = self._nearest(one)
         if found:
             return self.patterns[found[0]]
@@ -69,7 +69,9 @@ class Placement:
         return None if one.spread else self.words.get(TABLES)
 
     def problem(self, objects: Collection[Object]) -> Problem | None:
-        """The first pattern without an object, or the first two that place one object on different volumes."""
+        """Returns the first problem: a pattern that matches no object, or two patterns that place one object on
+        different volumes. Returns None if there is none.
+        """
         for pattern in self.patterns:
             if not any(_matches(pattern, one.schema, name) for one in objects for name in one.names):
                 return Problem(f"{shown(pattern)} matches no table and no index", _there_are(objects))
@@ -82,8 +84,8 @@ class Placement:
         return None
 
     def _nearest(self, one: Object) -> list[str]:
-        """The patterns that match the object's own name, or otherwise the name of the nearest table that contains
-        it."""
+        """Returns the patterns that match the object's own name. If there are none, returns those that match the name
+        of the nearest table that contains the object."""
         for name in one.names:
             if found := [pattern for pattern in self.patterns if _matches(pattern, one.schema, name)]:
                 return found
@@ -95,7 +97,7 @@ def _matches(pattern: str, schema: str, name: str) -> bool:
 
 
 def _there_are(objects: Collection[Object]) -> str:
-    """The existing objects; partitions only by their table or index."""
+    """Names the existing objects as text. Partitions are represented by their table or index."""
     whole: Sequence[str] = list(
         dict.fromkeys(f"{one.schema}.{one.names[-1]}" if one.schema else one.names[-1] for one in objects)
     )

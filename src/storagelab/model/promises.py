@@ -1,4 +1,4 @@
-"""The promises, each judged by the outcomes of small runs. Pure."""
+"""The promises of the contract suite. The outcomes of small runs decide whether each is kept."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from storagelab.model.waits import conservation, normalise
 
 State = Literal["pass", "fail", "open"]
 EXPLAINED_LEAST, EXPLAINED_MOST = 0.6, 1.25
-"""These limits are wider than those of an experiment, because these runs are short and have few samples."""
+"""The limits for the explained share of connection time. They are wider than those of an experiment, because these runs
+are short and have few samples."""
 _CLOCK_TOLERANCE_S = 0.001
 
 REACHED = "the server can be reached and allows what storagelab needs"
@@ -38,7 +39,7 @@ ALL = (
 
 
 class Promise(Frozen):
-    """One promise on one server. "open": the promise could not be tested, or this server can't show it."""
+    """One promise on one server. Its state is "open" if it could not be tested, or if this server can't show it."""
 
     name: str
     state: State
@@ -46,8 +47,8 @@ class Promise(Frozen):
 
 
 class Outcome(Frozen):
-    """The outcome of one cell: a measurement, or the reason why there is none. `progress` has each number of rows
-    reported.
+    """The outcome of one cell: a measurement, or the reason why there is none. `progress` has every number of rows that
+    was reported.
     """
 
     cell: Cell
@@ -62,11 +63,12 @@ class Outcome(Frozen):
 
 
 Judge = Callable[[Outcome, Measurement], str | None]
-"""The reason why a measured run breaks a promise; "" if the run keeps the promise, None if this is unknown."""
+"""A function that returns why a measured run breaks a promise. It returns "" if the run keeps the promise, and None if
+this is unknown."""
 
 
 def judged(outcomes: Sequence[Outcome], password: str) -> list[Promise]:
-    """The promises that can be judged by runs."""
+    """Returns the promises that runs can decide."""
     judges: dict[str, Judge] = {
         PLACEMENT: _placement,
         SETTINGS: _settings,
@@ -93,7 +95,7 @@ def _rows(outcomes: Sequence[Outcome]) -> Promise:
 
 
 def _over_all(name: str, judge: Judge, outcomes: Sequence[Outcome]) -> Promise:
-    """Judges a promise by the first run that breaks it; "open" if no run can be judged."""
+    """Judges a promise by the first run that breaks it. The state is "open" if at least one run can't be judged."""
     found = [(outcome, judge(outcome, outcome.measurement)) for outcome in outcomes if outcome.measurement is not None]
     for outcome, problem in found:
         if problem:
@@ -108,7 +110,9 @@ def _over_all(name: str, judge: Judge, outcomes: Sequence[Outcome]) -> Promise:
 
 
 def _named(measurement: Measurement, *beginnings: str) -> str:
-    """The first check with such a name that is not ok. Unread values count as different: nothing confirms them."""
+    """Describes the first check that is not ok and whose name begins with one of `beginnings`. Values that could not be
+    read count as different, because nothing confirms them.
+    """
     for check in measurement.checks:
         if check.name.startswith(beginnings) and check.ok is not True:
             return f"{check.name}: asked {check.asked}, got {check.got}"
@@ -117,7 +121,7 @@ def _named(measurement: Measurement, *beginnings: str) -> str:
 
 _PLACES, _SETTING = ("data files", "place of "), ("target.settings.",)
 _VOLUME = "volume "
-"""Some servers can't report the drive of a volume."""
+"""How the names of checks of volumes begin. Some servers can't report the drive of a volume."""
 
 
 def _placement(_: Outcome, measurement: Measurement) -> str | None:
@@ -193,7 +197,7 @@ def _conservation(_: Outcome, measurement: Measurement) -> str | None:
     )
 
 
-# --- what was seen, where a promise is kept --------------------------------------------------------------------------
+# --- details of promises that are kept --------------------------------------------------------------------------------
 
 
 def _shares(outcomes: Sequence[Outcome]) -> str:

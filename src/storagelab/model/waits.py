@@ -1,13 +1,12 @@
-"""Wait statistics in one form for every engine, and their arithmetic. Pure.
+"""Wait statistics in one form for every engine, and the calculations with them.
 
-A target returns raw counts: `SampledWaits` if the engine only shows what each session waits for *now*,
-`CountedWaits` if it keeps exact counters. `normalise` turns either into `WaitStat` rows; `wait_table` turns those
-into the nine columns that DBAs know. Everywhere
+A target returns raw counts. It returns `SampledWaits` if the engine shows only what each session waits for at the
+moment, and `CountedWaits` if the engine keeps exact counters. `normalise` converts both to `WaitStat` rows.
+`wait_table` converts these rows to the nine columns that DBAs know. In all of them:
 
     wait = resource + signal        resource: waiting for the resource; signal: resource ready, waiting for a CPU
 
-An unknown split is None, never 0.
-"""
+If it is unknown how a wait splits into the two parts, each part is None, never 0."""
 
 from __future__ import annotations
 
@@ -20,28 +19,30 @@ from storagelab.model.values import Count, Figure, Frozen
 
 NS = 1e-9
 NO_EVENT = ""
-"""The wait type of a sample in which the engine named no wait."""
+"""The wait type of a sample for which the engine named no wait."""
 RUNNABLE_NO_EVENT = "RUNNABLE_NO_EVENT"
 ON_CPU = "ON_CPU"
 ON_CPU_OR_RUNNABLE = "ON_CPU_OR_RUNNABLE"
 UNSAMPLED = "UNSAMPLED"
 UNINSTRUMENTED = "UNINSTRUMENTED"
-"""Time that an engine's own timers don't cover, and that was not spent on a CPU or in its queue."""
+"""Time that an engine's own timers don't cover, and that was spent neither on a CPU nor in its queue."""
 UNINSTRUMENTED_OR_CPU = "UNINSTRUMENTED_OR_CPU"
 
 Category = Literal[
     "data-read", "data-write", "commit", "log-buffer", "allocation", "file-growth", "page-latch", "latch", "lock",
     "cpu-queue", "cpu", "network", "other",
 ]  # fmt: skip
-"""The classes by which wait types of several engines are matched."""
+"""Categories of wait types. Wait types of different engines are matched by their category."""
 Method = Literal["counter", "sampled", "derived"]
-"""The source of a figure: the engine's exact counter, samples, or other figures (a remainder, a kernel counter)."""
+"""The source of a figure: the engine's exact counter, samples, or a calculation from other figures (such as a remainder
+or a kernel counter)."""
 
 
 class EventTicks(Frozen):
-    """The samples that found sessions in one wait. `blocked` and `runnable` count samples by the session's state in the
-    kernel at that moment; `unknown` counts samples whose state could not be read. `timeslices` counts the times that a
-    session got a CPU while the event was read: a rough measure of the number of waits that ended.
+    """The number of samples that found a session in one wait. `blocked` and `runnable` count samples by the session's
+    state in the kernel at that moment. `unknown` counts samples whose state could not be read. `timeslices` counts how
+    many times a session got a CPU while the sampler read the event. This is a rough measure of the number of waits that
+    ended.
     """
 
     wait_type: str
@@ -49,7 +50,7 @@ class EventTicks(Frozen):
     """The SQL Server wait type that a DBA would look for."""
     category: Category = "other"
     in_io: bool = False
-    """The engine counts CPU time inside this call as part of the wait."""
+    """Whether the engine counts CPU time inside this call as part of the wait."""
     blocked: Count = Field(0, ge=0)
     runnable: Count = Field(0, ge=0)
     unknown: Count = Field(0, ge=0)
@@ -63,8 +64,9 @@ class EventTicks(Frozen):
 class SampledWaits(Frozen):
     """The samples of one run, with the kernel's exact totals if they were available.
 
-    `busy_s` is the time from start to finish, summed over connections. `cpu_s` and `runqueue_s` are the kernel's totals
-    of the same sessions over the same time; None if they are not available (`no_split_reason` says why).
+    `busy_s` is the sum, over all connections, of the time from start to finish. `cpu_s` and `runqueue_s` are the
+    kernel's totals of the same sessions over the same time. If these are not available, they are None, and
+    `no_split_reason` gives the reason.
     """
 
     form: Literal["sampled"] = "sampled"
@@ -79,13 +81,14 @@ class SampledWaits(Frozen):
     voluntary_switches: Count | None = None
     involuntary_switches: Count | None = None
     cpus: Count | None = Field(None, ge=1)
-    """CPUs of the server's machine, if the sampler shares them."""
+    """The number of CPUs of the server's machine, if the sampler runs on the same machine."""
     no_split_reason: str = ""
 
 
 class CountedWait(Frozen):
     """One wait type as an engine counts it, in nanoseconds. `signal_ns` is None if the engine doesn't split waits.
-    `wait_count` is None if the engine's counts are not waits (MariaDB counts each acquisition, even without a wait).
+    `wait_count` is None if the engine's counts are not counts of waits. (MariaDB counts each acquisition, even without
+    a wait.)
     """
 
     wait_type: str
@@ -97,10 +100,11 @@ class CountedWait(Frozen):
 
 
 class CountedWaits(Frozen):
-    """Exact counters of one run: differences over the run, summed over its connections.
+    """The exact counters of one run: how much they grew over the run, summed over its connections.
 
-    If an engine's timers leave gaps, sessions were sampled as well. `events` then holds the samples of each timed wait,
-    which give its resource and signal parts, of waits without a timer, and of `NO_EVENT`.
+    If an engine's timers leave gaps, sessions were sampled as well. Then `events` holds three kinds of samples: those
+    of each timed wait, which give its resource and signal parts; those of waits without a timer; and those of
+    `NO_EVENT`.
     """
 
     form: Literal["counted"] = "counted"
@@ -120,35 +124,37 @@ RawWaits = Annotated[SampledWaits | CountedWaits, Field(discriminator="form")]
 
 
 class WaitStat(Frozen):
-    """One row of wait statistics, before the cut."""
+    """One row of wait statistics, before small waits are cut off."""
 
     wait_type: str
     """The engine's own name."""
     analogue: str = ""
     """The SQL Server wait type that a DBA would look for, or empty."""
     category: Category = "other"
-    """The class by which waits of several engines are matched ([list](../explanation/waits.md#joining-engines))."""
+    """The category, by which waits of different engines are matched
+    ([list](../explanation/waits.md#joining-engines)).
+    """
     method: Method
-    """The source of the figures. `counter`: the engine itself counts them exactly."""
+    """The source of the figures. `counter` means that the engine itself counts them exactly."""
     wait_s: float
-    """The wait time, summed over all connections: `resource_s` + `signal_s` if the two are known."""
+    """The wait time, summed over all connections. It is `resource_s` + `signal_s` if both are known."""
     resource_s: float | None = None
-    """The time of waiting for the resource; None if it can't be separated from the rest."""
+    """The time of waiting for the resource. None if it can't be separated from the rest."""
     signal_s: float | None = None
-    """The time in which the resource was available, but no CPU was free; None if unknown."""
+    """The time in which the resource was available, but no CPU was free. None if it is unknown."""
     wait_count: float | None = None
-    """The number of waits: a rough share of a total if waits are sampled, None if unknown."""
+    """The number of waits. If waits are sampled, this is a rough share of a total. None if it is unknown."""
     is_wait: bool = True
-    """False for CPU time, which the audit needs beside the waits."""
+    """False for CPU time. The audit needs CPU time beside the waits."""
 
 
 class Conservation(Frozen):
-    """The audit of one run: whether waits and CPU time add up to connections x elapsed.
+    """The audit of one run: whether waits and CPU time add up to connections x elapsed time.
 
-    `seen_s` was observed independently of the total, so its share of `available_s` need not be 1. It is CPU time plus
-    the engine's counters, or the kernel's CPU and queue time plus the time that samples found asleep in a named wait.
-    The kernel's totals don't determine this last part. `finished_early_s` is the time between a connection's end and
-    the end of the last one.
+    `seen_s` was observed independently of this total, so it may be more or less than `available_s`. It is CPU time plus
+    the engine's counters. If waits are sampled, it is the kernel's CPU and queue time, plus the time in which samples
+    found sessions asleep in a named wait. The kernel's totals don't determine this last part. `finished_early_s` is the
+    sum, over all connections, of the time between the connection's end and the end of the last connection.
     """
 
     available_s: float
@@ -157,14 +163,18 @@ class Conservation(Frozen):
 
     @property
     def explained(self) -> float | None:
-        """The explained share of connections x elapsed, which should be about 1. None if CPU time is unknown."""
+        """The share of connections x elapsed time that is explained. It should be about 1. None if CPU time is
+        unknown.
+        """
         if self.seen_s is None or self.available_s <= 0:
             return None
         return (self.seen_s + self.finished_early_s) / self.available_s
 
 
 class TableRow(Frozen):
-    """The nine columns. `percentage` is the share in all waits of the run, before the cut."""
+    """The nine columns of a wait type. `percentage` is its share of all waits of the run, before small waits are cut
+    off.
+    """
 
     wait_type: str
     wait_s: float
@@ -181,8 +191,8 @@ class TableRow(Frozen):
 
 
 def normalise(raw: SampledWaits | CountedWaits) -> tuple[WaitStat, ...]:
-    """Turns raw counts into rows before the cut: largest wait first, CPU last. Names break ties, so that results are
-    reproducible.
+    """Converts raw counts to rows before the cut. The largest wait comes first, and CPU time last. Rows with equal
+    times are sorted by name, so that results are reproducible.
     """
     rows = _from_counters(raw) if isinstance(raw, CountedWaits) else _from_samples(raw)
     return tuple(sorted(rows, key=lambda row: (not row.is_wait, -row.wait_s, row.wait_type)))
@@ -196,7 +206,7 @@ def _from_counters(raw: CountedWaits) -> list[WaitStat]:
 
 
 def _counted_row(row: CountedWait) -> WaitStat:
-    # Engines don't read the two counters at the same instant, so signal time may seem longer than the wait that
+    # Engines don't read the two counters at the same instant. So the signal time may seem longer than the wait that
     # contains it.
     signal_ns = None if row.signal_ns is None else min(row.signal_ns, row.wait_ns)
     return WaitStat(
@@ -212,9 +222,10 @@ def _counted_row(row: CountedWait) -> WaitStat:
 
 
 def _filled_rows(raw: CountedWaits) -> list[WaitStat]:
-    """Timers, with their gaps filled by samples; the remainder is a row of its own and never hidden.
+    """Returns rows of timers and, for their gaps, rows of samples. The unexplained remainder is always shown, as a row
+    of its own.
 
-    Timers are exact, so they override samples. For a timed wait, samples only show the part that was time in a CPU's
+    Timers are exact, so they override samples. For a timed wait, samples only give the part of the time in a CPU's
     queue.
     """
     rows = [_counted_row(row) for row in raw.rows]
@@ -239,7 +250,9 @@ def _gaps(raw: CountedWaits) -> list[EventTicks]:
 
 
 def _split_by(row: WaitStat, blocked_s: float, queued_s: float) -> WaitStat:
-    """A timed wait with its signal part from samples, never more than the wait itself."""
+    """Returns a timed wait with its signal part, which comes from samples. The signal part is never longer than the
+    wait itself.
+    """
     signal_s = min(row.wait_s, queued_s)
     return (
         row.model_copy(update={"resource_s": row.wait_s - signal_s, "signal_s": signal_s})
@@ -249,7 +262,7 @@ def _split_by(row: WaitStat, blocked_s: float, queued_s: float) -> WaitStat:
 
 
 def _raked_states(raw: CountedWaits, cpu_s: float, runqueue_s: float) -> dict[str, tuple[float, float]]:
-    """Blocked and queued seconds of each wait type that was seen, including `NO_EVENT`."""
+    """Maps each wait type that samples found, including `NO_EVENT`, to its blocked seconds and its queued seconds."""
     types = (event.wait_type for event in raw.events)
     return dict(zip(types, _raked(raw, cpu_s, runqueue_s, list(map(_states, raw.events))), strict=True))
 
@@ -261,8 +274,8 @@ def _from_samples(raw: SampledWaits) -> list[WaitStat]:
 
 
 def _from_samples_alone(raw: SampledWaits) -> list[WaitStat]:
-    """Rows from shares of samples, without the kernel's totals: no split, and CPU time can't be separated from queue
-    time.
+    """Makes rows from shares of samples, if the kernel's totals are missing. Then waits are not split, and CPU time
+    can't be separated from queue time.
     """
     total = sum(event.ticks for event in raw.events)
     rows = [] if total or not raw.busy_s else [WaitStat(wait_type=UNSAMPLED, method="derived", wait_s=raw.busy_s)]
@@ -276,13 +289,13 @@ def _from_samples_alone(raw: SampledWaits) -> list[WaitStat]:
 
 
 def _raked_rows(raw: SampledWaits, cpu_s: float, runqueue_s: float) -> list[WaitStat]:
-    # A session that is asleep without an event is about to enter a wait, or has just left one. Such a state does not
-    # last, so it counts as runnable.
+    # If a session is asleep without an event, it is about to enter a wait, or has just left one. Such a state does not
+    # last, so the session counts as runnable.
     states = [_states(event) if event.wait_type != NO_EVENT else (0.0, float(event.ticks)) for event in raw.events]
     raked = zip(raw.events, _raked(raw, cpu_s, runqueue_s, states), strict=True)
     named = [(event, seconds) for event, seconds in raked if event.wait_type != NO_EVENT]
     slices = sum(event.timeslices for event, _ in named)
-    # If no sample of an event saw a session get a CPU, the event still ended some times. The number is unknown.
+    # If no sample of an event found that a session had got a CPU, some waits still ended. Their number is unknown.
     counts = [
         raw.voluntary_switches * event.timeslices / slices
         if raw.voluntary_switches is not None and event.timeslices
@@ -302,22 +315,25 @@ def _raked_rows(raw: SampledWaits, cpu_s: float, runqueue_s: float) -> list[Wait
 def _raked(
     raw: SampledWaits | CountedWaits, cpu_s: float, runqueue_s: float, states: Sequence[tuple[float, float]]
 ) -> list[tuple[float, float]]:
-    """Blocked and queued seconds of each event, from its blocked and runnable ticks: samples give the shares, the
-    kernel gives the totals.
+    """Returns the blocked seconds and the queued seconds of each event, from its blocked and runnable ticks. Samples
+    give the shares, and the kernel gives the totals.
 
-    Sampled states alone are biased: the sampler needs a CPU itself, so it finds too many sleeping sessions. So each
-    column of the table event x (blocked | queued) is scaled to its exact total: blocked = busy - CPU - run queue, and
-    the run queue. A runnable session may be on a CPU instead of in the queue: see `_queued`.
+    Sampled states alone are biased: the sampler needs a CPU itself, so it finds too many sleeping sessions. So the
+    table of events has two columns (blocked and queued), and each column is scaled to its exact total. The total of
+    blocked seconds is busy time - CPU time - queue time. The total of queued seconds is the queue time. A runnable
+    session may be on a CPU instead of in the queue: see `_queued`.
     """
     blocked_s = _scaled([blocked for blocked, _ in states], max(0.0, raw.busy_s - cpu_s - runqueue_s))
     return list(zip(blocked_s, _scaled(_queued(raw, cpu_s, [ticks for _, ticks in states]), runqueue_s), strict=True))
 
 
 def _queued(raw: SampledWaits | CountedWaits, cpu_s: float, runnable: Sequence[float]) -> list[float]:
-    """For each event, the ticks that found its session in the queue for a CPU: runnable, but not running.
+    """Returns, for each event, the number of ticks that found its session in the queue for a CPU: runnable, but not
+    running.
 
-    Sessions use a CPU while no wait is named and inside I/O calls; in a lock or latch they only queue. The exact CPU
-    time tells how many ticks found a session running, but the sampler itself uses one of the CPUs at that moment.
+    Sessions use a CPU while no wait is named, and inside I/O calls. During waits for a lock or a latch, a runnable
+    session can only be in the queue. The exact CPU time gives the number of ticks that found a session running. The
+    sampler itself uses one of the CPUs at that moment, so this number is corrected.
     """
     on_cpu = [event.in_io or event.wait_type == NO_EVENT for event in raw.events]
     places = 1.0 if raw.cpus is None else 1.0 - 1.0 / raw.cpus
@@ -334,10 +350,10 @@ def _scaled(ticks: Sequence[float], total_s: float) -> list[float]:
 
 
 def _states(event: EventTicks) -> tuple[float, float]:
-    """Blocked and runnable ticks of a named event.
+    """Returns the blocked ticks and the runnable ticks of an event.
 
     Ticks of unknown state are split in the proportion of the known states. If no state is known, they count as blocked,
-    the usual state of a session that names a wait.
+    because this is the usual state of a session that names a wait.
     """
     known = event.blocked + event.runnable
     if not known:
@@ -356,12 +372,12 @@ def _sampled_row(
 
 
 def _unknown_row(wait_type: str, wait_s: float) -> WaitStat:
-    """Time that nothing explains, and that was not spent on a CPU or in its queue."""
+    """Makes a row of time that nothing explains. This time was spent neither on a CPU nor in its queue."""
     return WaitStat(wait_type=wait_type, method="derived", wait_s=wait_s, resource_s=wait_s, signal_s=0.0)
 
 
 def _queue_row(queue_s: float, count: int | None = None) -> WaitStat:
-    """Time in a CPU's queue without a named wait."""
+    """Makes a row of time in a CPU's queue without a named wait."""
     queue_s = max(0.0, queue_s)
     return WaitStat(
         wait_type=RUNNABLE_NO_EVENT, analogue="SOS_SCHEDULER_YIELD", category="cpu-queue", method="derived",
@@ -374,7 +390,7 @@ def _cpu_row(cpu_s: float, wait_type: str = ON_CPU, method: Method = "derived") 
 
 
 def conservation(raw: SampledWaits | CountedWaits) -> Conservation:
-    """The audit of one run (see `Conservation`)."""
+    """Makes the audit of one run (see `Conservation`)."""
     available_s = raw.connections * raw.elapsed_s
     observed_s = _observed_wait_s(raw)
     seen_s = None if raw.cpu_s is None or observed_s is None else raw.cpu_s + observed_s
@@ -382,12 +398,12 @@ def conservation(raw: SampledWaits | CountedWaits) -> Conservation:
 
 
 def _observed_wait_s(raw: SampledWaits | CountedWaits) -> float | None:
-    """Waiting time from samples, not scaled to any total.
+    """Returns the observed waiting time in seconds. It is not scaled to any total. Returns None if it is unknown.
 
-    At any moment a session runs, queues for a CPU or sleeps. The kernel counts the time of running and queueing;
-    samples give the time of sleep. Whole events would count too much: a session inside an I/O call may be on a CPU
-    (already counted as CPU time), and a session that the sampler displaced from its CPU looks queued. Neither error
-    affects sleep.
+    At any moment, a session runs, is in the queue for a CPU, or sleeps. The kernel counts the time of running and
+    queueing, and samples give the time of sleep. All time in a named wait would be too much, for two reasons. A session
+    inside an I/O call may be on a CPU, and this time already counts as CPU time. And if the sampler displaced a session
+    from its CPU, the session looks queued. Neither error affects sleep.
     """
     if isinstance(raw, CountedWaits):
         return sum(row.wait_ns for row in raw.rows) * NS + _seen_beside_timers_s(raw)
@@ -399,8 +415,8 @@ def _observed_wait_s(raw: SampledWaits | CountedWaits) -> float | None:
 
 
 def _seen_beside_timers_s(raw: CountedWaits) -> float:
-    """Time in samples outside every timed wait: in a wait without a timer, asleep without a reason, or in a CPU's
-    queue.
+    """Returns the time that samples found outside every timed wait: in a wait without a timer, asleep without a named
+    wait, or in a CPU's queue.
     """
     if not raw.passes or raw.cpu_s is None or raw.runqueue_s is None:
         return 0.0
@@ -409,8 +425,8 @@ def _seen_beside_timers_s(raw: CountedWaits) -> float:
 
 
 def mean_of_runs(runs: Sequence[Sequence[WaitStat]]) -> tuple[WaitStat, ...]:
-    """The mean run of a cell: the mean of each wait type over all runs. A run without a wait type counts as 0. The
-    split is None if one run lacks it.
+    """Returns the mean of each wait type over all runs of a cell. If a run lacks a wait type, its time there counts as
+    0. The split is None if at least one run lacks it.
     """
     by_type: dict[str, list[WaitStat]] = {}
     for run in runs:
@@ -440,7 +456,7 @@ def _mean_row(rows: list[WaitStat], runs: int) -> WaitStat:
 
 
 class BenignList(NamedTuple):
-    """Waits of idle threads, which are no sign of a problem. `name` and `date` identify the list's version."""
+    """Waits of idle threads, which do not indicate a problem. `name` and `date` identify the version of the list."""
 
     name: str
     date: str
@@ -450,11 +466,12 @@ class BenignList(NamedTuple):
 def wait_table(
     stats: Iterable[WaitStat], *, share: float = 0.95, benign: frozenset[str] = frozenset()
 ) -> tuple[TableRow, ...]:
-    """The nine columns of the waits that make up the top `share` of all waits; `share=1` shows all.
+    """Returns the nine columns of the largest waits, which make up the share `share` of all waits. `share=1` returns
+    all waits.
 
     This follows the well-known script (sqlskills.com, "SQL Server Wait Statistics"). Benign waits are left out first,
-    and the rest is the denominator. A row stays if the total before it is below the share, so the row that crosses the
-    share is shown, and there is always at least one row.
+    and percentages refer to the sum of the rest. A row is shown if the sum of the rows before it is below the share. So
+    the row that crosses the share is still shown, and there is always at least one row.
     """
     waits = sorted(
         (row for row in stats if row.is_wait and row.wait_s > 0 and row.wait_type not in benign),

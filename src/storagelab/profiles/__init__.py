@@ -1,8 +1,7 @@
-"""Profiles of drives and of the simulated server: every figure with its label and its source.
+"""Profiles of drives and of the simulated server. Every figure has its label and its source.
 
-Ready-made profiles are in this folder, the server's in `servers`. A drive's profile may be any file; profiles that
-`storagelab drives fit` measured are in a folder of the user (`own_folder`), and have names, too.
-"""
+Ready-made profiles are in this folder, and the server's profile is in `servers`. A drive's profile may be any file.
+Profiles that `storagelab drives fit` measured are in a folder of the user (`own_folder`). They have names, too."""
 
 from __future__ import annotations
 
@@ -30,7 +29,9 @@ Label = Literal["published", "measured", "derived", "fitted", "assumed"]
 
 
 class DeclaredFigure(Frozen):
-    """A figure of a profile: its path, with `*` for names that the profile chooses, its meaning, and its limits."""
+    """A figure of a profile, as the core declares it: its path, its meaning, and its limits. In the path, `*` stands
+    for names that the profile chooses.
+    """
 
     path: str
     meaning: str
@@ -41,7 +42,7 @@ class DeclaredFigure(Frozen):
     optional: bool = False
 
     def wanted(self, value: Scalar) -> str:
-        """The requirement that `value` does not meet; empty if it meets all."""
+        """Returns the requirement that `value` does not meet, or "" if it meets all requirements."""
         match self.kind:
             case "boolean":
                 return "" if isinstance(value, bool) else "true or false"
@@ -55,7 +56,7 @@ class DeclaredFigure(Frozen):
 
 
 class Constant(Frozen):
-    """A figure in the core: a default of `owner` (`is_default`), or a constant that no spec can set."""
+    """A figure in the core. It is a default of `owner` (if `is_default`), or a constant that no spec can set."""
 
     owner: str
     name: str
@@ -74,14 +75,14 @@ def _all() -> dict[str, Any]:
 
 
 def kinds() -> tuple[str, ...]:
-    """The kinds of drives: the two of the articles, then the others."""
+    """Returns the kinds of drives. The two kinds of the articles come first."""
     first = ("flash", "disk")
     return (*first, *(kind for kind in _all()["drives"] if kind not in first))
 
 
 @functools.cache
 def figures_of(kind: str) -> tuple[DeclaredFigure, ...]:
-    """The figures of a drive of this kind, in order; `server` is a kind, too."""
+    """Returns the figures of a drive of this kind, in order. `server` is also a kind."""
     groups = [("costs", _all()["costs"])] if kind == "server" else _all()["drives"][kind]
     return tuple(_declared(group, figure) for group, figures in groups for figure in figures)
 
@@ -93,12 +94,12 @@ def _declared(group: str, figure: dict[str, Any]) -> DeclaredFigure:
 
 @functools.cache
 def constants() -> tuple[Constant, ...]:
-    """All figures that are in no profile."""
+    """Returns all figures that are in no profile."""
     return tuple(Constant(**content) for content in _all()["constants"])
 
 
 def default_of(owner: str, name: str) -> int:
-    """The value of a key that a spec leaves out."""
+    """Returns the core's default for a key that a spec leaves out."""
     (value,) = (one.value for one in constants() if (one.owner, one.name, one.is_default) == (owner, name, True))
     return value
 
@@ -107,23 +108,26 @@ def default_of(owner: str, name: str) -> int:
 
 P = TypeVar("P", bound="_Profile")
 Shelf = Path | dict[str, str]
-"""The folder to which the names of the user's own profiles are relative, or a mapping of names to profiles."""
+"""The folder at which relative names of the user's own profiles start, or a mapping of names to the texts of
+profiles."""
 
 
 class Figure(Frozen):
-    """A figure and its source; its name ends with its unit."""
+    """A figure with its source. The name of a figure ends with its unit."""
 
     value: Scalar
     label: Label
     source: str = Field(min_length=1)
     bounds: tuple[int | float, int | float] | None = None
-    """The smallest and the largest value that a fit may choose."""
+    """The smallest and the largest value that a fit may choose for the figure."""
     fitted_on: tuple[str, ...] = ()
-    """The numbers of the published figures on which the figure was fitted."""
+    """The numbers of the published figures to which the figure was fitted."""
 
 
 class Group(BaseModel):
-    """Figures by their names, which the core declares (`declared`). As attributes: `profile.timing.read_ns`."""
+    """Figures by their names. The core declares these names (`declared`). Code reads them as attributes:
+    `profile.timing.read_ns`.
+    """
 
     model_config = ConfigDict(frozen=True, extra="allow")
     __pydantic_extra__: dict[str, Figure] = Field(init=False)
@@ -142,12 +146,12 @@ class _Profile(Frozen):
     title: str
 
     def figures(self) -> Iterator[tuple[str, Figure]]:
-        """Every figure under its path, as in the file, in the order in which the core declares them."""
+        """Yields every figure with its path in the file. The order is that in which the core declares them."""
         found = [(_place(self, parts), dotted(parts), figure) for parts, figure in _figures(self, ())]
         yield from ((name, figure) for _, name, figure in sorted(found, key=lambda one: one[0]))
 
     def declared(self) -> tuple[DeclaredFigure, ...]:
-        """The declared figures of its kind."""
+        """Returns the figures that the core declares for this kind."""
         return figures_of(str(dict(self)["kind"]))
 
 
@@ -158,7 +162,7 @@ class _Drive(_Profile):
     """The measurement of a drive of kind "measured" (`storagelab.drives`). No simulation depends on it."""
 
     def for_core(self) -> dict[str, object]:
-        """The figures as the simulator's core takes them."""
+        """Returns the figures in the form that the simulator's core takes."""
         return self.model_dump(exclude_none=True, exclude=set(_NOT_OF_THE_CORE))
 
 
@@ -169,7 +173,7 @@ class FlashProfile(_Drive):
     geometry: Group
     formats: dict[str, Figure] = Field(min_length=1)
     factory_format: Figure | None = None
-    """Its format when new; required if there are several."""
+    """The format of a new drive. Required if there are several formats."""
     timing: Group
     cleaning: Group
     trim: Figure
@@ -178,7 +182,7 @@ class FlashProfile(_Drive):
 
     @property
     def made_in(self) -> str | None:
-        """The format of a new drive; None if unknown."""
+        """The format of a new drive. None if it is unknown."""
         if self.factory_format is not None:
             return str(self.factory_format.value)
         return next(iter(self.formats)) if len(self.formats) == 1 else None
@@ -189,12 +193,13 @@ class FlashProfile(_Drive):
         return tuple(sorted(int(size) for size in self.mapping.worst_case_bytes))
 
     def usable_bytes(self, format: str) -> int:  # noqa: A002 - as of a flash drive
-        """The bytes that the host can use, in one of its formats."""
+        """Returns the number of bytes that the host can use in one of the drive's formats."""
         return int(self.formats[format].value)
 
     def map_bytes(self, data_bytes: float, driver: str, sector_bytes: int, extent_bytes: int | None = None) -> float:
-        """Host memory for the map of this much data. `extent_bytes` lie together; by default it is a database's
-        extent, and one sector is the worst case. The formula is the one in crates/sim/src/flash/mapping_ram.rs.
+        """Returns the host memory, in bytes, for the map of this much data. Data are written in pieces of
+        `extent_bytes`. The default is a database's extent, and one sector is the worst case. The formula is that of
+        crates/sim/src/flash/mapping_ram.rs.
         """
         extent = max(extent_bytes or int(self.mapping.extent_bytes.value), sector_bytes)
         worst = float(self.mapping.worst_case_bytes[str(sector_bytes)].value)
@@ -212,27 +217,27 @@ class DeviceProfile(_Drive):
 
     @property
     def formats(self) -> dict[str, Figure]:
-        """The formats: none."""
+        """The formats. This drive has none."""
         return {}
 
     @property
     def drivers(self) -> dict[str, Group]:
-        """The driver versions; none matters."""
+        """The driver versions. This drive has none."""
         return {}
 
     @property
     def _host(self) -> Group:
-        """The host's view of the drive."""
+        """The group with the figures that the host sees."""
         groups = self.__pydantic_extra__ or {}
         return groups["platters" if self.kind == "disk" else "host"]
 
     @property
     def sectors(self) -> tuple[int, ...]:
-        """The sector size, in bytes."""
+        """The sector sizes in bytes. This drive has one."""
         return (int(self._host.sector_bytes.value),)
 
     def usable_bytes(self, format: str) -> int:  # noqa: A002, ARG002 - as of a flash drive
-        """The bytes that the host can use."""
+        """Returns the number of bytes that the host can use."""
         return int(self._host.usable_bytes.value)
 
 
@@ -243,7 +248,7 @@ class ServerProfile(_Profile):
     costs: dict[str, Figure]
     """The costs of operations, in time, bytes or counts."""
     switches: dict[str, Figure]
-    """How operations are done. Keys that a spec leaves out default to these."""
+    """Settings of how operations are done. They are the defaults of the keys that a spec leaves out."""
 
 
 Profile = FlashProfile | DeviceProfile
@@ -259,35 +264,39 @@ def _figures(inside: object, parts: tuple[str, ...]) -> Iterator[tuple[tuple[str
 
 
 def _declared_as(one: DeclaredFigure, parts: tuple[str, ...]) -> bool:
-    """Whether this is the figure at `parts`, some of which the profile may choose."""
+    """Whether `one` declares the figure at `parts`. The profile may choose the parts for which the declaration
+    has `*`.
+    """
     wanted = one.path.split(".")
     return len(wanted) == len(parts) and all(a in ("*", b) for a, b in zip(wanted, parts, strict=True))
 
 
 def _place(profile: _Profile, parts: tuple[str, ...]) -> int:
-    """The place of a figure in the declaration; after all others if it is not declared there."""
+    """Returns the position of a figure in the declaration. If it is not declared, its position is after all others."""
     places = (place for place, one in enumerate(profile.declared()) if _declared_as(one, parts))
     return next(places, len(profile.declared()))
 
 
 def ready_made() -> tuple[str, ...]:
-    """Names of the profiles that come with storagelab."""
+    """Returns the names of the profiles that come with storagelab."""
     files = resources.files(__name__).iterdir()
     return tuple(sorted(file.name.removesuffix(".toml") for file in files if file.name.endswith(".toml")))
 
 
 def own_folder() -> Path:
-    """The folder of the user's own profiles that have names: `storagelab drives fit` writes them."""
+    """Returns the folder of the user's own profiles that have names. `storagelab drives fit` writes them."""
     return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "storagelab" / "drives"
 
 
 def own() -> tuple[str, ...]:
-    """Names of the user's own profiles."""
+    """Returns the names of the user's own profiles."""
     return tuple(sorted(file.stem for file in own_folder().glob("*.toml")))
 
 
 def load(name: str, folder: Shelf, key: str | None = None) -> Profile:
-    """The profile called `name`, or in the file `name`, from `folder`. Raises PreflightError that names `key`."""
+    """Returns the profile with the name `name`, or in the file `name`, which may be relative to `folder`. Raises
+    PreflightError that names `key`.
+    """
     try:
         return _drive_of(text_of(name, folder, key))
     except ValueError as error:
@@ -296,13 +305,13 @@ def load(name: str, folder: Shelf, key: str | None = None) -> Profile:
 
 @functools.cache
 def server() -> ServerProfile:
-    """The profile of the simulated server."""
+    """Returns the profile of the simulated server."""
     text = resources.files(__name__).joinpath("servers", "sql-server-2008.toml").read_text(encoding="utf-8")
     return _checked(tomllib.loads(text), ServerProfile)
 
 
 def is_own(name: str) -> bool:
-    """Whether this is the name of a profile or file of the user, and not of a ready-made profile."""
+    """Whether this is the name of a profile or file of the user, and not that of a ready-made profile."""
     return _is_file(name) or (name not in ready_made() and name in own())
 
 
@@ -311,7 +320,9 @@ def _is_file(name: str) -> bool:
 
 
 def text_of(name: str, folder: Shelf, key: str | None = None) -> str:
-    """The profile's file, unchecked. Raises PreflightError that names `key` if there is none."""
+    """Returns the text of the profile's file, without checking it. Raises PreflightError that names `key` if there is
+    no such file.
+    """
     if not isinstance(folder, Path) and name in folder:
         return folder[name]
     if not _is_file(name) and name not in (*ready_made(), *own()):
@@ -335,7 +346,7 @@ def _unusable(name: str, reason: str, key: str | None) -> PreflightError:
 
 
 def _checked(content: dict[str, object], kind: type[P]) -> P:
-    """A checked profile of this kind. Raises ValueError with a plain message about the first mistake."""
+    """Returns a checked profile of this kind. Raises ValueError with a plain message about the first mistake."""
     try:
         profile = kind.model_validate(content)
     except ValidationError as error:
@@ -352,7 +363,7 @@ def _checked(content: dict[str, object], kind: type[P]) -> P:
 
 
 def _check_names(profile: _Profile) -> None:
-    """Checks that all declared figures are there, and no others. Raises ValueError for a missing or undeclared
+    """Checks that the profile has all declared figures, and no others. Raises ValueError for a missing or undeclared
     figure."""
     there = [parts for parts, _ in _figures(profile, ())]
     for one in profile.declared():
@@ -369,8 +380,10 @@ def _check_names(profile: _Profile) -> None:
 
 @functools.lru_cache(64)
 def _drive_of(text: str) -> Profile:
-    """Cached, because each batch of a block asks for its drives again."""
-    # A checked profile of a drive. Raises ValueError with a plain message about the first mistake
+    """Returns a checked profile of a drive. The result is cached, because each batch of a block needs its
+    drives again.
+    """
+    # Raises ValueError with a plain message about the first mistake.
     content = given_files.toml_of(text)
     kind = content.get("kind")
     if kind not in kinds():
@@ -401,7 +414,7 @@ _NOT_OF_THE_CORE = ("switches", "price_usd", _MEASUREMENT)
 
 
 def _wanted(profile: _Profile, parts: tuple[str, ...], value: Scalar) -> str:
-    """The required type of a figure, if its type is wrong; otherwise empty. The core checks everything else."""
+    """Returns the required type of a figure if its type is wrong, otherwise "". The core checks everything else."""
     if parts[0] == "switches":
         return ""
     if parts[0] == "price_usd":
@@ -414,7 +427,7 @@ def _wanted(profile: _Profile, parts: tuple[str, ...], value: Scalar) -> str:
 
 
 def _wrong_bounds(figure: Figure) -> str:
-    """The fault of a figure's bounds; empty if they are valid."""
+    """Returns what is wrong with a figure's bounds, or "" if they are valid."""
     if figure.bounds is None:
         return ""
     low, high = figure.bounds

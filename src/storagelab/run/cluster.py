@@ -1,9 +1,8 @@
 """Makes runs on a Dask cluster. Only this module uses Dask.
 
-Client, scheduler and workers trust each other, as always with Dask: anybody who reaches a scheduler can run any program
-on its workers and clients. So storagelab joins a scheduler on another machine only by TLS, unless the user overrides
-this.
-"""
+As always with Dask, the client, the scheduler and the workers trust each other: anybody who can reach a scheduler can
+run any program on its workers and clients. So storagelab connects to a scheduler on another machine only by TLS, unless
+the user allows a connection without it."""
 
 from __future__ import annotations
 
@@ -32,11 +31,11 @@ _LOCAL = "127.0.0.1"
 _ANSWER_S = 10.0
 _TICK_S = 0.5
 _PATIENCE_S = 600.0
-"""The time to wait for a lost scheduler."""
+"""The time, in seconds, to wait for a lost scheduler."""
 _SETTINGS = {
-    "distributed.admin.large-graph-warning-threshold": "1 TB",  # the drives in a batch are large on purpose
-    "distributed.scheduler.allowed-failures": 0,  # a batch whose worker died is counted and scheduled here
-    # Dask's own monitoring takes time from the runs in workers, which inherit these settings.
+    "distributed.admin.large-graph-warning-threshold": "1 TB",  # a batch contains its drives' large state
+    "distributed.scheduler.allowed-failures": 0,  # if a worker dies, storagelab itself schedules its batch again
+    # Dask's own monitoring takes time from the runs in workers. Workers inherit these settings.
     "distributed.worker.profile.enabled": False,
     "distributed.admin.tick.interval": "1s",
     "distributed.admin.system-monitor.interval": "5s",
@@ -45,8 +44,8 @@ logging.getLogger("distributed").setLevel(logging.CRITICAL)  # storagelab itself
 
 
 class Reach(NamedTuple):
-    """The place of the cluster. Without an `address`, the cluster consists of `processes` processes of this machine.
-    `trusted`: it may be joined without TLS.
+    """Where the cluster is. Without an `address`, the cluster consists of `processes` processes on this machine.
+    `trusted` says whether storagelab may connect to the cluster without TLS.
     """
 
     address: str | None
@@ -55,26 +54,31 @@ class Reach(NamedTuple):
 
 
 class Cluster(Generic[Task, Report]):
-    """An executor on the scheduler's current workers: each of their threads has one task at a time."""
+    """An executor that uses the scheduler's current workers. Each of their threads has at most one task at a time."""
 
     def __init__(self, work: Work[Task, Report], reach: Reach, say: Callable[[str], None], *, limit_s: float) -> None:
-        """`work` must be a function that workers can find by name. A task that takes longer than `limit_s` hangs."""
+        """Makes the executor. `work` must be a function that workers can find by name. If a task takes longer than
+        `limit_s` seconds, it counts as lost.
+        """
         self._work, self._reach, self._say, self._limit_s = work, reach, say, limit_s
         self._threads = reach.processes
         self._sent: dict[Future, tuple[Task, float]] = {}
-        """The tasks in progress, each with the time at which it was sent."""
+        """The tasks in progress. Each has the time at which it was sent."""
         self._hanging: list[Future] = []
-        """Abandoned tasks that still run: Dask can't stop them, so their workers get no other task."""
+        """Tasks that were given up but still run. Dask can't stop them, so each still occupies a thread of its
+        worker.
+        """
         self._welcome: set[str] = set()
-        """The workers with the same versions as this process."""
+        """The workers that have the same versions as this process."""
 
     @property
     def at_once(self) -> int:
         return max(1, self._threads)
 
     def execute(self, jobs: Jobs[Task, Report]) -> None:
-        """Any error here, or Ctrl-C, leaves the cluster and drops the results of its current tasks. If a lost scheduler
-        returns, all unreported tasks are sent again. Raises StoragelabError if the scheduler does not return.
+        """Executes all jobs. If an error occurs here, or the user presses Ctrl-C, this process leaves the cluster, and
+        the results of the current tasks are lost. If a lost scheduler returns, all tasks without a report are sent
+        again. Raises StoragelabError if the scheduler does not return.
         """
         deadline = 0.0
         while True:
@@ -83,7 +87,7 @@ class Cluster(Generic[Task, Report]):
                     self._send_and_receive(client, jobs)
                 return
             except CancelledError:
-                self._say(f"the scheduler is gone: waiting for it, {_PATIENCE_S / 60:.0f} min at most")
+                self._say(f"the scheduler is lost: waiting for it, for at most {_PATIENCE_S / 60:.0f} min")
                 for task, _ in self._sent.values():
                     jobs.ended(task)
                 self._sent, self._hanging, self._welcome = {}, [], set()
@@ -96,21 +100,23 @@ class Cluster(Generic[Task, Report]):
                 time.sleep(_TICK_S)
 
     def _send_and_receive(self, client: Client, jobs: Jobs[Task, Report]) -> None:
-        """Raises CancelledError, as Dask does, if the scheduler and its state no longer exist."""
+        """Sends tasks and receives their reports until all are done. Raises CancelledError, like Dask, if the scheduler
+        has gone and has lost its state.
+        """
         waited = False
         while self._send(client, jobs):
             if not self._threads and not waited:
-                self._say(f"no worker is there: waiting; start one: dask worker {self._reach.address or ''}".rstrip())
+                self._say(f"no worker yet: waiting; start one: dask worker {self._reach.address or ''}".rstrip())
             waited = not self._threads
             if self._sent:
-                with contextlib.suppress(TimeoutError):  # Dask's is Python's own
+                with contextlib.suppress(TimeoutError):  # Dask raises Python's own TimeoutError
                     distributed.wait(list(self._sent), timeout=_TICK_S, return_when="FIRST_COMPLETED")
             else:
                 time.sleep(_TICK_S)
             self._receive(jobs)
 
     def _send(self, client: Client, jobs: Jobs[Task, Report]) -> bool:
-        """Sends a task to each free thread. Returns whether there is anything to wait for."""
+        """Sends a task to each free thread. Returns whether any task is in progress or may still come."""
         try:
             threads = client.nthreads()
             new = sorted(threads.keys() - self._welcome)
@@ -127,8 +133,7 @@ class Cluster(Generic[Task, Report]):
         return True
 
     def _receive(self, jobs: Jobs[Task, Report]) -> None:
-        """Handles the tasks that have ended. Runs that arrive together are stored together, before anything else
-        happens."""
+        """Handles the tasks that have ended. Runs that arrive at the same time are stored first, in one step."""
         now = time.monotonic()
         outcomes: list[tuple[Task, list[Any] | str]] = []
         for future, (task, since_s) in list(self._sent.items()):
@@ -152,7 +157,7 @@ class Cluster(Generic[Task, Report]):
 
 
 def _outcome(future: Future) -> list[Any] | str:
-    """A worker's report, or the reason why there is none. Raises errors of storagelab itself."""
+    """Returns a worker's reports, or the reason why there are none. Raises errors of storagelab itself."""
     try:
         return future.result(timeout=_ANSWER_S)  # type: ignore[no-any-return]
     except (OSError, MemoryError, KilledWorker) as error:  # the worker ended, or its machine is full
@@ -160,7 +165,7 @@ def _outcome(future: Future) -> list[Any] | str:
 
 
 def _done(work: Work[Any, Any], task: object) -> list[Any]:
-    """Runs on a worker."""
+    """Does a task on a worker, and returns its reports."""
     reports: list[Any] = []
     try:
         work(task, lambda *told: reports.extend(told))
@@ -172,7 +177,9 @@ def _done(work: Work[Any, Any], task: object) -> list[Any]:
 
 
 def _checked(answers: dict[str, dict[str, str] | Exception]) -> set[str]:
-    """The workers, if all have this process's versions; otherwise raises PreflightError. Lost workers are ignored."""
+    """Returns the workers that answered, if all of them have this process's versions. Otherwise raises PreflightError.
+    Lost workers are ignored.
+    """
     for worker, theirs in answers.items():
         if isinstance(theirs, Exception):
             differing = "" if isinstance(theirs, OSError) else f"can't load storagelab ({theirs})"
@@ -186,7 +193,7 @@ def _checked(answers: dict[str, dict[str, str] | Exception]) -> set[str]:
 
 
 def identity() -> dict[str, str]:
-    """The versions that must be equal on all machines, so that results are equal."""
+    """Returns the versions that must be equal on all machines, because results depend on them."""
     return {
         "storagelab": f"{__version__} ({_sources()})", "core": _sim.version(),
         "Python": ".".join(platform.python_version_tuple()[:2]), "Dask": distributed.__version__,
@@ -195,7 +202,7 @@ def identity() -> dict[str, str]:
 
 @functools.cache
 def _sources() -> str:
-    """A digest of the package's own files: two checkouts of one version may differ."""
+    """Returns a digest of the package's own files, because two checkouts of one version may differ."""
     folder = Path(str(resources.files("storagelab")))
     digest = hashlib.sha256()
     for file in sorted(file for file in folder.rglob("*") if file.suffix in (".py", ".toml")):
@@ -207,8 +214,8 @@ def _sources() -> str:
 
 
 def asked(address: str | None, processes: int, *, trusted: bool) -> Reach:
-    """The user's cluster, from the option or Dask's own setting, or none. Raises PreflightError for an address that is
-    not encrypted, unless the network is `trusted`.
+    """Returns the cluster that the option `--scheduler` or Dask's own setting names, or a local cluster if there is
+    none. Raises PreflightError if the address is not encrypted, unless the network is `trusted`.
     """
     given = address or dask.config.get("scheduler-address", None)
     if given is None:
@@ -237,7 +244,7 @@ def _refuse_open(address: str, what: str) -> None:
 
 
 def _is_local(address: str) -> bool:
-    """Whether the address can be reached from this machine only."""
+    """Whether the address can be reached only from this machine."""
     host = address.rpartition("://")[2].rpartition(":")[0].strip("[]")
     with contextlib.suppress(ValueError):
         return ipaddress.ip_address(host).is_loopback
@@ -258,7 +265,9 @@ def _check_certificates(address: str) -> None:
 
 @contextlib.contextmanager
 def joined(reach: Reach) -> Iterator[Client]:
-    """A client of the cluster; a local cluster ends with it. Raises PreflightError if no scheduler answers."""
+    """Yields a client of the cluster. A local cluster ends with the context. Raises PreflightError if no scheduler
+    answers.
+    """
     with dask.config.set(_SETTINGS), contextlib.ExitStack() as stack:
         if reach.address is None:
             cluster = LocalCluster(

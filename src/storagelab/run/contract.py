@@ -1,4 +1,5 @@
-"""Tests the promises on a server: obstructs a run, makes 2 x 2 small runs, interrupts a run, and cleans up."""
+"""Tests the promises on a server. It puts an obstacle in the way of a run, makes 2 x 2 small runs, interrupts a run,
+and cleans up."""
 
 from __future__ import annotations
 
@@ -28,31 +29,33 @@ from storagelab.volumes.folders import Site
 
 # --- probes ----------------------------------------------------------------------------------------------------------
 #
-# The contract suite's own interface to an engine.
+# The interface between the contract suite and an engine.
 
 
 class Probe(Protocol):
-    """A probe of one engine. Every login may change `setting`, and it affects no run."""
+    """A probe of one engine. `setting` is a setting that every login may change, and that affects no run."""
 
     setting: tuple[str, Scalar]
 
     def inventory(self, target: TargetConfig) -> frozenset[str]:
-        """Lists the objects in the places that storagelab uses, by kind, name and the server's own id."""
+        """Lists the objects in the places that storagelab uses. Each entry has the kind, the name and the server's own
+        id of an object.
+        """
 
     def obstruct(self, target: TargetConfig, name: str) -> None:
-        """Makes something with the name `name` that is not storagelab's, as another user would."""
+        """Makes an object with the name `name` that does not belong to storagelab, as another user might."""
 
     def clear(self, target: TargetConfig, name: str) -> None:
         """Removes the object that `obstruct` made."""
 
     def decoys(self, target: TargetConfig, name: str) -> contextlib.AbstractContextManager[Decoys | None]:
-        """A database of this name, which the context removes at its end; None if no load has its own program. Raises
-        PreflightError if it can't be made.
+        """Makes a database of this name. The context removes it at its end. Yields None if no load uses a program of
+        its own. Raises PreflightError if the database can't be made.
         """
 
 
 def _engine_of(dsn: str) -> str:
-    """The engine of a DSN. Raises SpecError."""
+    """Returns the engine of a DSN. Raises SpecError if no engine matches."""
     if (name := engine_of(dsn)) is not None:
         return name
     # The text may be a password, so it is not shown.
@@ -73,12 +76,12 @@ _MASK = "********"
 
 
 class _Stop(KeyboardInterrupt):
-    """Raised during a run, like the user's Ctrl-C."""
+    """An interruption of a run, like the user's Ctrl-C."""
 
 
 def target_of(text: str, key: str = "--target") -> TargetConfig:
-    """The server that `text` names. `text` is the value of `key`: a DSN, or the name of an environment variable that
-    holds one. Raises SpecError.
+    """Returns the server that `text` names. `text` is the value of the option or key `key`: a DSN, or the name of an
+    environment variable that holds one. Raises SpecError.
     """
     if not VARIABLE_NAME.fullmatch(text):
         return TargetConfig.model_validate({"engine": _engine_of(text), "dsn": text})
@@ -96,9 +99,9 @@ def verify(
     rows_per_connection: int = ROWS_PER_CONNECTION,
     spec_folder: Path | None = None,
 ) -> tuple[Promise, ...]:
-    """Every promise in the order of `promises.ALL`; promises that could not be tested are open. Whatever happens,
-    everything made on the server is removed. `say` receives each step as it begins. Relative paths in `volumes` start
-    at `spec_folder`.
+    """Returns every promise, in the order of `promises.ALL`. If a promise could not be tested, its state is "open".
+    Everything that was made on the server is removed, even after an error. `say` receives each step when it begins.
+    Relative paths in `volumes` start at `spec_folder`.
     """
     suite = _Suite(target, dict(volumes or {}), say, rows_per_connection, spec_folder or Path.cwd())
     with contextlib.closing(suite.kept()) as kept:
@@ -143,7 +146,9 @@ class _Suite:
     # --- in the order of trying --------------------------------------------------------------------------------------
 
     def kept(self) -> Generator[Promise, None, None]:
-        """Yields promises as they are judged. Makes nothing on the server before the first promise is kept."""
+        """Yields each promise as soon as it is judged. Changes nothing on the server before the first promise was found
+        to be kept.
+        """
         self.say("looking at the server")
         try:
             found = preflight(self.plan, self.site)
@@ -164,7 +169,7 @@ class _Suite:
         yield self._untouched(before)
 
     def _foreign_refused(self) -> Promise:
-        self.say(f"putting something named {self.site.prefix} in the way, and removing it again")
+        self.say(f"making a foreign object named {self.site.prefix}, and removing it again")
         self.probe.obstruct(self.target, self.site.prefix)
         try:
             problem = self._not_refused()
@@ -174,7 +179,9 @@ class _Suite:
                 self.probe.clear(self.target, self.site.prefix)
 
     def _not_refused(self) -> str:
-        """The step that ran although an obstacle was in the way, or the lost object; "" if nothing is wrong."""
+        """Tries each step that must refuse the obstacle. Returns the step that did not refuse it, or the object that
+        was lost. Returns "" if nothing is wrong.
+        """
         there = self.probe.inventory(self.target)
         tries: dict[str, Callable[[], object]] = {
             "the checks before a run": lambda: preflight(self.plan, self.site),
@@ -225,7 +232,7 @@ class _Suite:
         return Promise(name=p.INTERRUPTION, state="open", detail="the run ended before it could be interrupted")
 
     def _beside(self) -> Promise:
-        self.say("putting tables of the names that a load's own program uses beside it")
+        self.say("making tables with the names that a load's own program uses")
         try:
             with self.probe.decoys(self.target, f"{self.site.prefix}_beside") as decoys:
                 if decoys is None:
@@ -236,7 +243,9 @@ class _Suite:
         return Promise(name=p.BESIDE, state="fail" if problem else "pass", detail=problem)
 
     def _changed(self, target: TargetConfig, load: dict[str, JsonValue], contents: Callable[[], object]) -> str:
-        """Why a load beside these tables breaks the promise; "" if the promise is kept. Raises PreflightError."""
+        """Returns why a load beside these tables breaks the promise, or "" if it keeps the promise. Raises
+        PreflightError.
+        """
         config = Config.model_validate({
             "target": target.model_dump(exclude_unset=True), "volumes": {}, "layout": {}, "measure": {"waits": False},
             "workload": {**load, "connections": 2, "duration_s": 1.0},
@@ -248,7 +257,7 @@ class _Suite:
         return outcome.reason if contents() == before else "it changed tables that are not storagelab's"
 
     def _clean_up(self) -> Promise:
-        """Removes and reports remains that should not exist."""
+        """Removes whatever storagelab left on the server, and reports it, because nothing should be left."""
         self.say("cleaning up")
         try:
             with uninterrupted():
@@ -267,8 +276,8 @@ class _Suite:
         changes = [f"gone: {name}" for name in sorted(before - after)]
         changes += [f"new: {name}" for name in sorted(after - before)]
         if not changes:
-            return Promise(name=p.UNTOUCHED, state="pass", detail=f"{len(before)} things are as they were")
-        others = "; if others work on this server, they may have done it"
+            return Promise(name=p.UNTOUCHED, state="pass", detail=f"{len(before)} objects are unchanged")
+        others = "; other users of this server may have made these changes"
         return Promise(name=p.UNTOUCHED, state="fail", detail="; ".join(changes[:5]) + others)
 
     def _ours(self, names: frozenset[str]) -> list[str]:
@@ -276,7 +285,7 @@ class _Suite:
 
 
 def _password_of(target: TargetConfig) -> str:
-    """The password in the DSN as the server receives it; "" if there is none."""
+    """Returns the password in the DSN, in the form in which the server receives it. Returns "" if there is none."""
     dsn = target.dsn if target.dsn is not None else os.environ.get(target.dsn_env or "", "")
     with contextlib.suppress(ValueError):
         if "://" in dsn:

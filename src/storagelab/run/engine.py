@@ -1,4 +1,5 @@
-"""The interface to an engine, which the module `engine` of its folder implements, and steps over all engines."""
+"""The interface to an engine, and the steps that involve all engines. The module `engine` in each engine's folder
+implements the interface."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ from storagelab.volumes.folders import Folders, Site
 
 
 class _Independent:
-    """A block of independent runs: each has its own server or schema."""
+    """A block whose runs are independent: each run has its own server or schema."""
 
     def __init__(self, block: PlannedBlock, site: Site, volumes: for_runs.BlockVolumes) -> None:
         self._block, self._site, self._volumes = block, site, volumes
@@ -47,44 +48,47 @@ class _Independent:
 
 @contextmanager
 def independent(block: PlannedBlock, site: Site, state: State) -> Iterator[Block]:
-    """Opens a block that keeps only volumes that are made for blocks."""
+    """Opens a block of independent runs. Only volumes that are made for a block are kept from run to run."""
     with for_runs.kept(block, site, state) as volumes:
         yield _Independent(block, site, volumes)
 
 
 class Engine(NamedTuple):
-    """`check` checks the engine's own cells of a plan. An engine with independent runs has `open` for the target of one
-    run; any other engine opens whole blocks. The rest is for engines with servers.
+    """The functions of an engine. `check` checks the cells of a plan that use this engine. If the runs of an engine are
+    independent, `open` returns the target of one run. Any other engine has its own `open_block`. The other functions
+    are for engines with servers.
     """
 
     check: Callable[[Plan, Site], Preflight]
     open: Callable[[Config, Site], AbstractContextManager[Target]] | None = None
     open_block: Callable[[PlannedBlock, Site, State], AbstractContextManager[Block]] = independent
     kinds: Callable[[Plan, Site], Iterable[Kind]] = lambda *_: ()
-    """The private servers that a plan needs."""
+    """Returns the private servers that a plan needs."""
     stop_orphan: Callable[[Path], bool] = lambda _: False
-    """Stops the server that still runs on a data folder; true if there was one."""
+    """Stops the server that still runs on a data folder. Returns whether there was one."""
     drop_leftovers: Callable[[Config, Site], list[str]] = lambda *_: []
-    """Drops remains of killed runs on the server that a cell attaches to; returns the dropped names."""
+    """Drops what killed runs left on the server to which a cell attaches. Returns the dropped names."""
     abilities: Callable[[], tuple[Ability, ...]] = lambda: ()
     durability: Callable[[Config], Durability] | None = None
-    """Which data survive a crash of the server or of its machine."""
+    """Returns which data survive a crash of the server or of its machine."""
     probe: Callable[[], Any] = lambda: None
-    """Lists the objects on a server, for the contract suite."""
+    """Returns the engine's probe for the contract suite."""
     privilege: Callable[[str, Scalar], str | None] = lambda *_: None
-    """The effect outside the database of a setting with this name and value; None if it has no such effect."""
+    """Returns the effect that a setting with this name and value has outside the database, or None if it has no such
+    effect.
+    """
     found: Callable[[TargetConfig], RunningServer] | None = None
-    """Reads from a running server the facts about its layout."""
+    """Reads the facts about the layout of a running server."""
     watched: Callable[[TargetConfig], Watched] | None = None
-    """Opens a running server, for a capture of its reads and writes."""
+    """Opens a running server for a capture of its reads and writes."""
     moving: Callable[[Sequence[Move], Mapping[str, str]], Iterable[str]] = lambda *_: ()
-    """The statements with which an administrator moves objects to these folders of volumes. storagelab never runs
-    them."""
+    """Returns the statements with which an administrator moves objects to these folders of volumes. storagelab never
+    runs these statements."""
 
 
 @cache
 def engine_in(folder: str) -> Engine:
-    """The engine in the folder of this name; `model.engines` lists the names."""
+    """Returns the engine in the folder of this name. `model.engines` lists the names."""
     return cast("Engine", import_module(f"storagelab.engines.{folder}.engine").ENGINE)
 
 
@@ -93,27 +97,29 @@ def engine_of(config: Config) -> Engine:
 
 
 def every_engine() -> tuple[Engine, ...]:
-    """The engines, one for each folder."""
+    """Returns all engines. Each folder has one engine."""
     return tuple(dict.fromkeys(engine_in(kind.folder) for kind in KINDS_OF_ENGINE))
 
 
 def open_block(block: PlannedBlock, site: Site, state: State) -> AbstractContextManager[Block]:
-    """Prepares drives or servers for a block's runs. Leaving the context removes everything."""
+    """Prepares drives or servers for a block's runs. Leaving the context removes everything that was made."""
     return engine_of(block.first_cell.config).open_block(block, site, state)
 
 
 def open_target(config: Config, site: Site) -> AbstractContextManager[Target]:
-    """The target of one independent run. Entering sets it up, or raises RunFailed; leaving removes it."""
+    """Opens the target of one independent run. Entering the context sets the target up, or raises RunFailed. Leaving it
+    removes the target.
+    """
     opening = engine_of(config).open
     assert opening is not None, "its runs come in blocks"
     return opening(config, site)
 
 
 def preflight(plan: Plan, site: Site, *, allow_commands: bool = False, tell: Tell | None = None) -> Preflight:
-    """Makes all checks that change nothing, for all cells. Raises PreflightError with all that is missing.
+    """Makes all checks that change nothing, for all cells. Raises PreflightError that names everything that is missing.
 
-    `allow_commands` lets settings run programs, load code and use other folders; such settings are noted. `tell`
-    receives the progress of the checks.
+    If `allow_commands` is true, settings may run programs, load code and use other folders. Notes list such settings.
+    `tell` receives the progress of the checks.
     """
     found = survey(plan, site, allow_commands=allow_commands, tell=tell)
     refuse(found.lacks)
@@ -121,10 +127,10 @@ def preflight(plan: Plan, site: Site, *, allow_commands: bool = False, tell: Tel
 
 
 def try_starting(plan: Plan, site: Site, tell: Tell | None = None) -> None:
-    """Makes each kind of volume, and starts each kind of server, that the plan needs for a moment, and removes it.
-    `tell` receives the progress.
+    """Tries each kind of volume and each kind of server that the plan needs: makes or starts it for a moment, and
+    removes it. `tell` receives the progress.
 
-    Raises PreflightError with the server's own message for a server that does not start.
+    If a server does not start, raises PreflightError with the server's own message.
     """
     with reporting_to(tell):
         for_runs.try_making(plan, site)
@@ -132,8 +138,8 @@ def try_starting(plan: Plan, site: Site, tell: Tell | None = None) -> None:
 
 
 def remove_templates(plan: Plan, site: Site) -> None:
-    """Removes the prepared data that was kept for the runs of a campaign. Raises RunFailed or PreflightError if some of
-    it could not be removed.
+    """Removes the prepared data that were kept for the runs of a campaign. Raises RunFailed or PreflightError if a part
+    of it could not be removed.
     """
     kept = one_of_each_template(cell.config for cell in plan.cells)
     for sharing in by_server(config for config in kept if config.target.attached):
@@ -143,7 +149,7 @@ def remove_templates(plan: Plan, site: Site) -> None:
 
 
 def lacks(plan: Plan, site: Site) -> tuple[Ability, ...]:
-    """The requirements of a plan that this machine lacks, for the doctor: a row for each."""
+    """Returns a row for each requirement of a plan that this machine lacks. The doctor shows these rows."""
     found = [*for_runs.lacking_rights(plan), *survey(plan, site, allow_commands=True).lacks]
     return tuple(
         Ability(name=f"this spec: {error.key or 'target'}", state="no", detail=error.problem, mend=error.hint)
@@ -152,12 +158,12 @@ def lacks(plan: Plan, site: Site) -> tuple[Ability, ...]:
 
 
 def server_abilities() -> tuple[Ability, ...]:
-    """The servers that this machine could start and the volumes that it could make, for the doctor."""
+    """Returns the servers that this machine could start, and the volumes that it could make. The doctor shows them."""
     return (*(ability for engine in every_engine() for ability in engine.abilities()), *for_runs.abilities())
 
 
 def _by_engine(plan: Plan) -> Iterator[tuple[Engine, Plan]]:
-    """Each engine of the plan, with its own cells."""
+    """Yields each engine of the plan, with a plan that has only the engine's cells."""
     for kind in dict.fromkeys(cell.config.kind for cell in plan.cells):
         cells = {cell.cell_id: cell for cell in plan.cells if cell.config.kind == kind}
         runs = tuple(planned for planned in plan.runs if planned.cell_id in cells)
@@ -165,8 +171,8 @@ def _by_engine(plan: Plan) -> Iterator[tuple[Engine, Plan]]:
 
 
 def survey(plan: Plan, site: Site, *, allow_commands: bool = False, tell: Tell | None = None) -> Preflight:
-    """The results of all engines' checks of their own cells; `lacks` has what is missing. If settings that are not
-    allowed would run programs, nothing that the spec names is started.
+    """Makes all engines' checks of their own cells, and returns the results. `lacks` has what is missing. If settings
+    would run programs and are not allowed, nothing that the spec names is started.
     """
     lacks = list[Placed]()
     beyond = (*privileged_settings(plan, lambda config: engine_of(config).privilege), *for_runs.commands(plan))
@@ -186,7 +192,7 @@ def survey(plan: Plan, site: Site, *, allow_commands: bool = False, tell: Tell |
                 found.append(engine.check(part, site))
                 lacks += found[-1].lacks
     needs = [need for one in found for need in one.volumes]
-    # Each volume once, with the largest need of a cell, because cells run one after the other.
+    # Each volume appears once, with the largest need of any cell, because cells run one after the other.
     most = [
         max((need for need in needs if (need.name, need.path) == volume), key=lambda need: need.needed_bytes or 0)
         for volume in dict.fromkeys((need.name, need.path) for need in needs)
@@ -218,8 +224,8 @@ def survey(plan: Plan, site: Site, *, allow_commands: bool = False, tell: Tell |
 
 
 def _refuse_mixing(plan: Plan) -> None:
-    """Raises PreflightError if some cells are simulated and others are not. Raw I/O is the same test on real and
-    simulated drives, so one report may show both; blocks keep real and simulated runs apart.
+    """Raises PreflightError if some cells are simulated and others are not. Raw I/O may mix them: it is the same test
+    on real and on simulated drives, so one report may show both. A block is never mixed.
     """
     kinds_there = {cell.config.kind for cell in plan.cells}
     if len({kind.provenance for kind in kinds_there}) > 1 and not all(kind.raw_io for kind in kinds_there):
@@ -233,7 +239,7 @@ def _refuse_mixing(plan: Plan) -> None:
 
 
 def _stop_orphan(data_folder: Path) -> bool:
-    """Stops the server of any engine that still runs on a data folder; true if there was one."""
+    """Stops the server of any engine that still runs on a data folder. Returns whether there was one."""
     return any(engine.stop_orphan(data_folder) for engine in every_engine())
 
 
@@ -244,7 +250,7 @@ def _stop_orphans(places: Iterable[Path]) -> list[str]:
 
 def sweep_temporary() -> list[str]:
     """Ends the programs that killed runs of any experiment left, and removes their files from the temporary folder.
-    Returns a description of the steps.
+    Returns a description of what was done.
     """
     removed = temporary.end_left_running()
     for owned in temporary.left_behind():
@@ -255,11 +261,12 @@ def sweep_temporary() -> list[str]:
 
 
 def sweep(plan: Plan, site: Site) -> list[str]:
-    """Removes the remains of killed runs: those of any experiment in the temporary folder; and this experiment's
-    running servers, folders, and objects on attached servers.
+    """Removes what killed runs left. In the temporary folder, these are the remains of any experiment. Elsewhere, these
+    are this experiment's running servers, folders, and objects on attached servers.
 
-    Returns a description of the steps. A folder's name shows only the experiment, so every engine checks whether its
-    server runs there. Raises PreflightError if that fails, or if something with such a name is not storagelab's.
+    Returns a description of what was done. A folder's name shows the experiment but not the engine, so every engine
+    checks whether its server runs there. Raises PreflightError if a step fails, or if something with such a name does
+    not belong to storagelab.
     """
     removed = sweep_temporary()
     for config in {places_of(cell.config, site): cell.config for cell in plan.cells}.values():
@@ -281,7 +288,9 @@ def sweep(plan: Plan, site: Site) -> list[str]:
 
 
 def _placement_notes(configs: Sequence[Config], site: Site) -> Iterator[str]:
-    """Notes on the limits of a comparison of placements on this machine, before hours are spent on it."""
+    """Yields notes on what a comparison of placements on this machine can't show. The user reads them before the runs
+    take hours.
+    """
     used, placements = list[tuple[Config, str, Path]](), set()
     for config in configs:
         paths = [(name, path) for name, path in site.volume_paths(config).items() if name in config.volumes_used]

@@ -1,4 +1,4 @@
-"""Estimates how long runs will take from finished ones. Pure."""
+"""Estimates from finished runs how long the remaining runs will take."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from storagelab.model.values import Frozen
 from storagelab.model.volume import effective
 
 _COPIED_PER_S = 1_500_000
-"""The rows of a template that are copied in a second, measured on two slow cores: 1.5 million rows of pgbench, 460
-MB."""
+"""The number of a template's rows that are copied per second, measured on two slow cores with 1.5 million rows of
+pgbench (460 MB)."""
 _REQUESTS_A_COMMIT = 2
-"""The requests of a commit that a limit counts: the write and the flush after it, as measured on ext4."""
+"""The number of requests of a commit that a limit counts: the write, and the flush after it, as measured on ext4."""
 _PLAIN = 0.5
-"""If making a template takes more than this share of a run, it can be distinguished from the scatter of runs."""
+"""If making a template takes more than this share of a run's time, it can be distinguished from the scatter of runs."""
 
 
 class TimeEstimate(Frozen):
-    """Seconds that the runs will take; learned from `learned_from` finished runs (0 = a guess). `set_up` is the
-    fraction of this time outside the measurement: servers, tables, copies, warm-ups, clean-up; None if unknown."""
+    """An estimate of the time that runs will take, in seconds. It was learned from `learned_from` finished runs (0
+    means a guess). `set_up` is the share of this time outside the measurement: for servers, tables, copies, warm-ups
+    and clean-up. It is None if unknown."""
 
     seconds: float
     learned_from: int
@@ -38,9 +39,9 @@ def estimate(
     set_up: float | None = None,
     least_s: Mapping[str, float] = MappingProxyType({}),
 ) -> TimeEstimate:
-    """The time for `runs`, one after the other: the `learned` time of each run, and the time to make each template that
-    they copy. `set_up` is the fraction of set-up in finished runs, for runs without a set time. `least_s` is the
-    shortest measured time of a cell's runs, if known."""
+    """Estimates the time for `runs`, which are made one after the other. The estimate adds the `learned` time of each
+    run and the time to make each template that the runs copy. `set_up` is the share of set-up in finished runs. It is
+    used if not all runs have a set time. `least_s` is the shortest measured time of each cell's runs, if known."""
     durations = list(finished)
     seconds_of = learned(plan, durations)
     known = {cell.cell_id: cell.config for cell in plan.cells}
@@ -50,18 +51,19 @@ def estimate(
     seconds = sum(max(seconds_of(run), least.get(run.cell_id, 0.0)) for run in runs)
     seconds += sum(making.ratio * _making_s(one) for one in templates)
     loads = [known[run.cell_id].workload for run in runs]
-    if runs and all(one.generated and one.longest_s is not None for one in loads):  # they count for a set time
+    if runs and all(one.generated and one.longest_s is not None for one in loads):  # they measure for a set time
         set_up = max(0.0, 1 - sum(one.work.amount / 1000 for one in loads) / seconds)
     return TimeEstimate(seconds=seconds, learned_from=sum(cell_id in known for cell_id, _ in durations), set_up=set_up)
 
 
 def learned(plan: Plan, finished: Iterable[tuple[str, float]]) -> Callable[[PlannedRun], float]:
-    """Seconds of a run: the average of its cell's finished runs, else an estimate from its work.
+    """Returns a function that estimates the seconds of a run. If runs of its cell are finished, the estimate is their
+    mean. Otherwise it comes from the run's work.
 
-    The estimate is set-up + work x seconds per unit; both are learned once cells with different amounts of work are
-    done. Before that, the estimate is the first guess for the engine, multiplied by the ratio of finished runs' times
-    to their guesses. Work in different units is estimated separately. For runs of a set time, only the additional time
-    is learned. `finished` holds (cell_id, wall seconds).
+    This estimate is set-up + work x seconds per unit of work. Both are learned when cells with different amounts of
+    work are finished. Before that, the estimate is the engine's first guess, multiplied by the ratio of finished runs'
+    times to their guesses. Work in different units is estimated separately. If runs have a set time, only the
+    additional time is learned. `finished` holds (cell_id, wall seconds).
     """
     configs = {cell.cell_id: cell.config for cell in plan.cells}
     durations = list(finished)
@@ -80,7 +82,7 @@ def learned(plan: Plan, finished: Iterable[tuple[str, float]]) -> Callable[[Plan
 
 
 def _seconds_of(done: Sequence[tuple[Config, float]]) -> Callable[[Config], float]:
-    """Wall seconds of a run, from the wall seconds of finished runs."""
+    """Returns a function that estimates the wall seconds of a run from those of finished runs."""
     if not done:
         return _guess
     if all(config.workload.longest_s is not None for config, _ in done):
@@ -95,16 +97,18 @@ def _seconds_of(done: Sequence[tuple[Config, float]]) -> Callable[[Config], floa
 
 
 class _Making(NamedTuple):
-    """The actual over the guessed time of making templates, and (cell_id, seconds) of finished runs without it."""
+    """What finished runs tell about the making of templates. `ratio` is the actual time divided by the guessed time.
+    `without` has (cell_id, seconds) of finished runs, without the time of making templates.
+    """
 
     ratio: float
     without: list[tuple[str, float]]
 
 
 def _making(configs: Mapping[str, Config], finished: Iterable[tuple[str, float]]) -> _Making:
-    """The first run of a template made the template. The time for this is the difference between the first run and the
-    next runs of its cell. Before there are next runs, the function uses the ratio of the runs' other additional times
-    to their guesses."""
+    """Separates the time of making templates from the time of runs. The first run that uses a template also made it.
+    The time for this is the difference between this run and the later runs of its cell. If there are no later runs yet,
+    the ratio comes from all additional times of the runs and from their guesses."""
     made, first, others = set[str](), list[tuple[str, float]](), list[tuple[str, float]]()
     for cell_id, wall_s in finished:
         config = configs.get(cell_id)
@@ -129,8 +133,9 @@ def _making(configs: Mapping[str, Config], finished: Iterable[tuple[str, float]]
 def _made_once(
     configs: Mapping[str, Config], first: list[tuple[str, float]], others: list[tuple[str, float]]
 ) -> list[tuple[str, float]]:
-    """The other runs, without runs that made a template again, such as the first run after an interruption. Such runs
-    took longer than the other runs of their cell by about the earlier time of making the template.
+    """Returns the other runs without those that made a template again, such as the first run after an interruption. A
+    run counts as such a run if it took longer than its cell's usual run by more than half of the earlier time of making
+    the template.
     """
     usual = {cell_id: median_low(walls) for cell_id, walls in _by_cell(others).items()}
     making_s = {
@@ -152,14 +157,14 @@ def _by_cell(runs: Iterable[tuple[str, float]]) -> dict[str, list[float]]:
 
 
 def _ratio(took_and_guessed: Iterable[tuple[float, float]]) -> float:
-    """The ratio of actual to guessed times; 1 if unknown."""
+    """Returns the ratio of the actual times to the guessed times, or 1 if it is unknown."""
     pairs = list(took_and_guessed)
     guessed_s = sum(guess_s for _, guess_s in pairs)
     return max(0.0, sum(took_s for took_s, _ in pairs)) / guessed_s if guessed_s > 0 else 1.0
 
 
 def _set_s(config: Config) -> float:
-    """The time of a run by its spec: the longest warm-up, the measured part, and the pause."""
+    """Returns the time of a run that the spec sets: the longest warm-up, the measured part, and the pause."""
     return (config.workload.longest_s or 0.0) + config.between_runs.pause_s
 
 
@@ -176,7 +181,9 @@ def _guess(config: Config) -> float:
 
 
 def _commits_s(config: Config) -> float:
-    """The shortest time for the successive commits of a connection, if the log's volume has a limit."""
+    """Returns the shortest time, in seconds, for the successive commits of a connection, if the log's volume has a
+    limit. Otherwise returns 0.
+    """
     volume = config.volumes.get(config.log_volume or "")
     limit = None if volume is None or volume.limit is None else volume.limit.write_iops
     if limit is None:
@@ -185,12 +192,12 @@ def _commits_s(config: Config) -> float:
 
 
 def _making_s(config: Config) -> float:
-    """A first guess at how long a generator takes to make its tables."""
+    """Returns a first guess at how long a generator takes to make its tables, in seconds."""
     return config.workload.rows_made / config.workload.rows_made_per_s
 
 
 def _line(done: Sequence[tuple[int, float]]) -> tuple[float, float]:
-    """Set-up seconds and seconds per unit of work, by least squares; neither is below 0."""
+    """Returns set-up seconds and seconds per unit of work, by least squares. Neither is below 0."""
     s_each, setup_s = linear_regression(*zip(*done, strict=True))
     if s_each <= 0:
         return fmean(wall_s for _, wall_s in done), 0.0

@@ -1,13 +1,13 @@
-"""Runs work in this process or in other processes of this machine. Only this module deals with processes.
+"""Does work in this process or in other processes of this machine. Only this module deals with processes.
 
-An executor asks `Jobs` for tasks, calls `work` for each task, and passes on the reports of `work` in the calling
-process.
+An executor takes tasks from `Jobs`, calls `work` for each task, and passes the reports of `work` to `Jobs` in the
+calling process.
 
-A worker has one pipe, to its parent, and shares nothing with other workers. So a worker that dies harms no other
-worker. We tried the standard library's pools, with one process each, but they need as much code. They pass on neither a
-task's reports before the task ends, nor the exit code of a dead process. Before Python 3.14, they can't kill a working
-process, which Ctrl-C needs. Each pool has two threads, and leaves semaphores if it is killed.
-"""
+Each worker has one pipe, to its parent, and shares nothing with other workers. So a worker that dies harms no other
+worker. We tried the standard library's pools, with one process in each pool, but they need as much code. They don't
+pass on a task's reports before the task ends, and they don't give the exit code of a dead process. Before Python 3.14,
+they can't kill a working process, which is necessary after Ctrl-C. Each pool has two threads, and leaves semaphores
+behind if it is killed."""
 
 from __future__ import annotations
 
@@ -28,50 +28,52 @@ from storagelab.machine.processes import Kills
 from storagelab.stopping import STOPPING, uninterrupted
 
 _PATIENCE_S = 1.0
-"""The time to wait for a process that was killed or closed its pipe."""
+"""The time, in seconds, to wait for a process that was killed or that closed its pipe."""
 _TOGETHER = 256
-"""The most reports that are read from one process before other processes have their turn."""
+"""The largest number of reports that are read from one process before other processes have their turn."""
 _TOOK, _REPORT, _DONE, _BROKE, _GONE = "took", "report", "done", "broke", "gone"
-"""The messages of a worker, and the meaning of its closed pipe."""
+"""The kinds of messages that a worker sends. The last one stands for a closed pipe."""
 
 Task = TypeVar("Task")
 Report = TypeVar("Report")
 Reported = TypeVar("Reported", contravariant=True)
 Told = TypeVar("Told", covariant=True)
-"""Takes reports of a task. A listener receives reports, and a worker sends them, in this form."""
+"""What a listener receives and a worker sends: reports of a task."""
 Work = Callable[[Task, Callable[[Report], None]], None]
-"""Performs a task, and reports its progress."""
+"""A function that does a task, and reports its progress."""
 
 
 class Jobs(Protocol[Task, Reported]):
-    """The tasks, as an executor asks for them."""
+    """The tasks that an executor can take, and the functions that receive what becomes of them."""
 
     def assign(self) -> Task | None:
-        """A task to begin now; None if there is none at present."""
+        """Returns a task to begin now, or None if there is none at present."""
 
     def reported(self, *reports: Reported) -> None:
-        """Reports that came together, in order."""
+        """Receives reports that arrived together, in their order."""
 
     def ended(self, task: Task) -> None:
-        """The work on this task has ended. Unreported parts were not begun."""
+        """Called when the work on this task has ended. Parts of the task that were not reported were not begun."""
 
     def lost(self, task: Task, why: str) -> None:
-        """The process of this task is gone. Unreported parts may be scheduled again."""
+        """Called when the process of this task has died. Parts of the task that were not reported may be scheduled
+        again.
+        """
 
 
 class Executor(Protocol[Task, Told]):
     @property
     def at_once(self) -> int:
-        """The number of tasks that the executor can perform in parallel at present."""
+        """The number of tasks that the executor can do in parallel at present."""
 
     def execute(self, jobs: Jobs[Task, Told]) -> None:
-        """Does all tasks, and returns when none is left. If `work` raises an error, everything stops, and the error is
-        raised here.
+        """Does all tasks, and returns when none is left. If `work` raises an error, all work stops, and this function
+        raises the error.
         """
 
 
 class Here(Generic[Task, Report]):
-    """Works in this process, one task after the other."""
+    """Does the work in this process, one task after the other."""
 
     def __init__(self, work: Work[Task, Report]) -> None:
         self._work = work
@@ -87,8 +89,8 @@ class Here(Generic[Task, Report]):
 
 
 class Processes(Generic[Task, Report]):
-    """Works in up to `count` processes of this machine, started as needed and kept. `work` must be a function that
-    another process can find by name."""
+    """Does the work in up to `count` processes of this machine. A process starts when it is needed, and then stays.
+    `work` must be a function that another process can find by name."""
 
     def __init__(self, work: Work[Task, Report], count: int) -> None:
         self._work, self._count = work, count
@@ -99,7 +101,9 @@ class Processes(Generic[Task, Report]):
         return self._count
 
     def execute(self, jobs: Jobs[Task, Report]) -> None:
-        """Any error here, or Ctrl-C, ends all processes at once, because they hold no data that could be lost."""
+        """Does all tasks. If an error occurs here, or the user presses Ctrl-C, all processes are killed at once. They
+        hold no data that could be lost.
+        """
         self._kills = Kills("the campaign began")
         try:
             self._assign(jobs)
@@ -115,7 +119,7 @@ class Processes(Generic[Task, Report]):
                 self._workers = []
 
     def _receive(self, jobs: Jobs[Task, Report]) -> None:
-        """Waits for reports. Reports that arrive together are passed on together, before anything that ends a task."""
+        """Waits for reports. Reports that arrive together are passed on together, before any task is ended."""
         ready = connection.wait([worker.pipe for worker in self._workers])
         received = [(worker, *worker.receive()) for worker in self._workers if worker.pipe in ready]
         if reports := [one for _, reported, *_ in received for one in reported]:
@@ -128,7 +132,7 @@ class Processes(Generic[Task, Report]):
                 worker.bury()
             if end and worker.task is not None:
                 ended, worker.task = worker.task, None
-                if end == _DONE or not worker.took:  # a process that died while idle had not begun its task
+                if end == _DONE or not worker.took:  # if a process died while it was idle, it had not begun the task
                     jobs.ended(ended)
                 else:
                     code = worker.process.exitcode
@@ -137,14 +141,14 @@ class Processes(Generic[Task, Report]):
                     jobs.lost(ended, f"its process {how}")
 
     def _assign(self, jobs: Jobs[Task, Report]) -> None:
-        """Starts all processes before the first one gets its task; a process gets its task only when it is up."""
+        """Assigns tasks to idle processes. All new processes are started first. Then each process gets its task."""
         idle = [worker for worker in self._workers if worker.task is None]
         given = []
         while len(self._workers) - len(idle) < self._count and (task := jobs.assign()) is not None:
             given.append(idle.pop() if idle else self._start())
             given[-1].give(task)
         for worker in given:
-            with contextlib.suppress(OSError):  # the process died while idle; its closed pipe will show this
+            with contextlib.suppress(OSError):  # the process died while it was idle; its closed pipe will show this
                 worker.pipe.send(worker.task)
 
     def _start(self) -> _Worker[Task]:
@@ -152,9 +156,9 @@ class Processes(Generic[Task, Report]):
         ours, theirs = context.Pipe()
         process = context.Process(target=_serve, args=(theirs, self._work), daemon=True)
         with uninterrupted(), theirs:
-            # Ctrl-C in a terminal reaches all processes, even a process that is still starting; only the parent may
-            # react to it.
-            resource_tracker.ensure_running()  # of multiprocessing: its start unblocks the signals blocked here
+            # Ctrl-C in a terminal reaches all processes, even one that is still starting. Only the parent may react to
+            # it.
+            resource_tracker.ensure_running()  # multiprocessing's tracker: its start unblocks the signals
             before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
             try:
                 process.start()
@@ -165,9 +169,9 @@ class Processes(Generic[Task, Report]):
 
 
 class _Worker(Generic[Task]):
-    """A worker process and our end of its pipe; `task` is None while it is idle. `took`: the process was alive when
-    it got the task. The first task of a process counts as taken. Otherwise, processes that die during their start would
-    be replaced forever.
+    """A worker process, and the parent's end of its pipe. `task` is None while the process is idle. `took` says whether
+    the process was alive when it got the task. The first task of a process always counts as taken. Otherwise, processes
+    that die during their start would be replaced forever.
     """
 
     def __init__(self, process: SpawnProcess, pipe: Connection[Any, Any]) -> None:
@@ -179,8 +183,8 @@ class _Worker(Generic[Task]):
         self.task, self.took, self._is_new = task, self._is_new, False
 
     def receive(self) -> tuple[list[Any], str, Any]:
-        """The reports that have arrived and, if the task ended, how: _DONE, _BROKE with the error, or _GONE if the
-        process itself ended.
+        """Returns the reports that have arrived. If the task ended, also returns how: _DONE, _BROKE with the error, or
+        _GONE if the process itself ended.
         """
         reports: list[Any] = []
         while True:
@@ -200,7 +204,7 @@ class _Worker(Generic[Task]):
     def bury(self) -> None:
         self.pipe.close()
         self.process.join(_PATIENCE_S)
-        if self.process.exitcode is None:  # its pipe is closed, but the process still runs
+        if self.process.exitcode is None:  # the process has closed its pipe, but still runs
             self.process.kill()
             self.process.join(_PATIENCE_S)
 
@@ -209,7 +213,7 @@ class _Worker(Generic[Task]):
 
 
 def _serve(pipe: Connection[Any, Any], work: Work[Any, Any]) -> None:
-    """Ignores Ctrl-C, which the parent handles, and ends with the parent."""
+    """Does tasks until the parent ends. Ignores Ctrl-C, because the parent reacts to it."""
     for number in STOPPING:
         signal.signal(number, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
@@ -232,10 +236,12 @@ def _end_with(parent: multiprocessing.process.BaseProcess) -> None:
 
 
 def sendable(error: BaseException) -> BaseException:
-    """The error with its traceback as a note, or only its text if the error can't be sent."""
+    """Returns the error with its traceback as a note. If the error can't be sent to another process, returns an error
+    that has only its text.
+    """
     error.add_note(traceback.format_exc())
     try:
         pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
-    except Exception:  # noqa: BLE001 - whatever its classes break with
+    except Exception:  # noqa: BLE001 - pickling may raise any error
         return RuntimeError("".join(traceback.format_exception_only(error)))
     return error

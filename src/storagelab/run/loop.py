@@ -1,9 +1,8 @@
-"""The loop: makes each missing run, and appends it to the store.
+"""The main loop: makes each missing run, and appends it to the store.
 
-Keep the loop simple. Runs come in blocks. An executor makes blocks, whole or in batches, in this process or in others.
-Only this process writes the store. A run gives the same result in any process, because its block carries the state of
-its drives.
-"""
+Keep this loop simple. Runs come in blocks. An executor makes each block whole or in batches, in this process or in
+others. Only this process writes the store. A run gives the same result in any process, because its block contains the
+state of its drives."""
 
 from __future__ import annotations
 
@@ -39,14 +38,12 @@ if TYPE_CHECKING:
 
 STATE_FOLDER = "state"
 _BUDGET_S = 5.0
-"""The time of a batch in another process: short, so that little is lost with a machine, but long compared with the time
-to send it (20 ms).
-"""
+"""The time, in seconds, after which a batch in another process begins no further run. It is short, so that little work
+is lost if a machine fails, but long compared with the 20 ms that it takes to send a batch."""
 _TIMES_ESTIMATED, _LEAST_LIMIT_S = 20, 120.0
 _WORTH_A_PROCESS_S = 10.0
-"""Work that takes at least this long gets its own process, even if it is a single run. The process starts in a second.
-If a run uses up the memory, only its process ends, not storagelab.
-"""
+"""If the work takes at least this many seconds, another process does it, even if it is a single run. A process takes
+about a second to start. If a run then uses up the memory, only that process ends, not storagelab."""
 
 
 class RunStart(NamedTuple):
@@ -59,7 +56,7 @@ class WorkSoFar(NamedTuple):
 
 
 class BatchResult(NamedTuple):
-    """The runs of a batch that was made elsewhere, all at once, and the drives' state after them."""
+    """The runs of a batch that was made on a worker, and the drives' state after them. They arrive together."""
 
     runs: tuple[Run, ...]
     number: int
@@ -72,7 +69,9 @@ Tell = Callable[[Report], None]
 
 
 def processes(plan: Plan, todo: Sequence[PlannedRun], found: Preflight | None, jobs: int) -> int:
-    """How many of `jobs` processes have work and, if memory was checked, enough memory."""
+    """Returns how many of `jobs` processes are useful: there must be work for each and, if the memory was checked,
+    enough memory.
+    """
     if not (todo and portable(plan)):
         return 1
     fit = found.blocks_at_once if found and found.blocks_at_once else jobs
@@ -80,8 +79,9 @@ def processes(plan: Plan, todo: Sequence[PlannedRun], found: Preflight | None, j
 
 
 def time_limit_s(plan: Plan, finished: Iterable[tuple[str, float]], run_s: float | None = None) -> float:
-    """The time after which a batch in another process counts as hung. The batch's last run may take `run_s`, or many
-    times the estimate of the longest run, because machines differ. A hung run costs hardly more than this time.
+    """Returns the time in seconds after which a batch in another process counts as hung. The batch's last run may take
+    `run_s`. If `run_s` is not given, it may take many times the estimate of the longest run, because machines differ.
+    So a hung run costs little more than this time.
     """
     if run_s is None:
         of_cell = {planned.cell_id: planned for planned in plan.runs}
@@ -101,18 +101,18 @@ def run_all(
     rounds: Racing | None = None,
     elsewhere: Executor[Batch, Report] | None = None,
 ) -> None:
-    """Makes every pending run, and appends each as it ends: in up to `jobs` processes if other processes can make
-    blocks, or `elsewhere`, by `make_elsewhere`.
+    """Makes every pending run, and appends each run to the store when it ends. If other processes can make the blocks,
+    uses up to `jobs` processes. `elsewhere` is an executor that calls `make_elsewhere`; it replaces these processes.
 
-    Then makes the runs of each further round of a race (`rounds`), until there is none.
+    In a race (`rounds`), then makes the runs of each further round until there is none.
     """
     todo = batches(plan, store.attempts(), site, store.folder, again=again)
     if not todo and rounds is None:
         elsewhere = None  # no need to wait for a worker
     executor: Executor[Batch, Report] = elsewhere or Here(make_batch)
-    # Blocks with state: simulated drives, and volumes that a person prepares.
+    # These blocks have a state: those on simulated drives, and those whose volumes a person prepares.
     if portable(plan) or any(volume.by_hand for cell in plan.cells for volume in cell.config.volumes.values()):
-        # The folder is made before the first run. Without it, every run would fail at its end.
+        # The folder is made before the first run. Without the folder, every run would fail at its end.
         folder = store.folder / STATE_FOLDER
         try:
             folder.mkdir(exist_ok=True)
@@ -131,7 +131,7 @@ def run_all(
     finally:
         with uninterrupted():
             remove_templates(plan, site)
-    _remove_states(store.folder)  # their runs are all stored
+    _remove_states(store.folder)  # all runs of these blocks are stored
 
 
 def portable(plan: Plan) -> bool:
@@ -141,7 +141,7 @@ def portable(plan: Plan) -> bool:
 def batches(
     plan: Plan, stored: Mapping[tuple[str, int], tuple[int, str]], site: Site, results: Path, *, again: bool = False
 ) -> list[Batch]:
-    """The runs still to be made of each block, blocks in order."""
+    """Returns, for each block that has runs to make, a batch of these runs. Blocks are in order."""
     wanted = {planned.sequence for planned in pending(plan, stored, again=again)}
     found = []
     for number, block in plan.blocks.items():
@@ -156,7 +156,9 @@ def batches(
 
 
 class _Campaign:
-    """All blocks, given to an executor in batches. Only this class writes the store and calls the listener."""
+    """All blocks of a campaign, given to an executor in batches. Only this class writes the store and calls the
+    listener.
+    """
 
     def __init__(self, plan: Plan, store: Store, site: Site, listener: RunProgress, rounds: Racing | None) -> None:
         self._plan, self._store, self._site = plan, store, site
@@ -164,7 +166,9 @@ class _Campaign:
         self._cells = plan.cells_by_id
 
     def make(self, todo: Sequence[Batch], executor: Executor[Batch, Report], *, carried: bool) -> None:
-        """`carried`: each batch contains the drives' state, and returns it with its runs."""
+        """Makes all batches. If `carried` is true, each batch is sent with the drives' state, and returns the new state
+        with its runs.
+        """
         self._schedule, self._executor = Schedule(todo, executor.at_once), executor
         self._carried, self._texts = carried, _profiles_of(self._plan, self._site) if carried else None
         executor.execute(self)
@@ -180,12 +184,12 @@ class _Campaign:
         return scheduled if scheduled is None or not self._carried else self._packed(scheduled)
 
     def _packed(self, scheduled: Batch) -> Batch:
-        """The batch with everything that a machine without the files of this machine needs."""
+        """Returns the batch with everything that a worker needs if it can't read the files of this machine."""
         site = scheduled.site.model_copy(update={"spec_folder": Path(), "texts": self._texts})
         return scheduled._replace(site=site, state=InMemory(scheduled.state.kept()), budget_s=_BUDGET_S)
 
     def reported(self, *reports: Report) -> None:
-        """Stores all runs that arrived together before anything else, because a listener may stop the campaign."""
+        """First stores all runs that arrived together, because a listener may stop the campaign."""
         if runs := [run for one in reports for run in _runs_of(one)]:
             self._store.append(*runs)
         for one in reports:
@@ -195,9 +199,9 @@ class _Campaign:
                 case WorkSoFar(planned, amount):
                     self._listener.work_done(planned, amount)
                 case BatchResult(_, number, state):
-                    # The state is kept after the runs are stored, because a state that is ahead of the store is
+                    # The state is written after the runs are stored. A state that is ahead of the store would be
                     # useless.
-                    with suppress(OSError):  # a state that is lost is made again
+                    with suppress(OSError):  # a state that is lost can be made again
                         InFile(_state_file(self._store.folder, number)).write([state.kept()])
             for run in _runs_of(one):
                 self._listener.stored(run)
@@ -209,8 +213,8 @@ class _Campaign:
         self._schedule.freed(task)
 
     def lost(self, task: Batch, why: str) -> None:
-        """The batch's runs are made again. If a run can't be made, this run and all later runs of its block fail,
-        because they need its drives.
+        """Schedules the batch's runs again. If a run can't be made, this run and all later runs of its block fail,
+        because the later runs need the drives as this run leaves them.
         """
         logging.getLogger("storagelab").info("block %d: %s", task.number, why)
         if (given_up := self._schedule.lost(task)) is None:
@@ -227,7 +231,7 @@ def _runs_of(report: Report) -> tuple[Run, ...]:
 
 
 def make_batch(work: Batch, tell: Tell) -> None:
-    """Makes the wanted runs of a block. If the drives' state is lost, it also makes earlier runs again."""
+    """Makes the wanted runs of a block. If the drives' state is lost, it first repeats earlier runs."""
     began = time.monotonic()
     with open_block(work.block, work.site, work.state) as block:
         for made, position in enumerate(block.needed(work.wanted)):
@@ -236,7 +240,7 @@ def make_batch(work: Batch, tell: Tell) -> None:
             planned = work.block.runs[position]
             cell, progress = work.block.cell_of(planned), lambda amount, of=planned: tell(WorkSoFar(of, amount))
             if position not in work.wanted:
-                with suppress(RunFailed), block.open(planned) as target:  # stored, as measured or as failed
+                with suppress(RunFailed), block.open(planned) as target:  # it is stored already
                     target.run(cell, planned.repetition, planned.seed, progress)
                 continue
             tell(RunStart(planned))
@@ -248,7 +252,7 @@ def make_batch(work: Batch, tell: Tell) -> None:
 
 
 def make_elsewhere(work: Batch, tell: Tell) -> None:
-    """Makes a batch like `make_batch`, but on another machine, and reports only at the end."""
+    """Makes a batch like `make_batch`, but on another machine. It sends all its reports at the end."""
     reports: list[Report] = []
     make_batch(work, reports.append)
     runs = tuple(report for report in reports if isinstance(report, Run))
@@ -257,8 +261,9 @@ def make_elsewhere(work: Batch, tell: Tell) -> None:
 
 
 class Elsewhere(NamedTuple):
-    """The cluster that the user asked for. `scheduler` is None if Dask's own settings decide, or for a cluster of local
-    processes. `trusted`: everybody who reaches the scheduler's network may run programs on the cluster.
+    """The cluster that the user requested. `scheduler` is None if Dask's own settings name the scheduler, or if the
+    cluster consists of local processes. `trusted` says that everybody who can reach the scheduler's network may run
+    programs on the cluster.
     """
 
     scheduler: str | None
@@ -268,8 +273,8 @@ class Elsewhere(NamedTuple):
     def executor(
         self, plan: Plan, jobs: int, durations: list[tuple[str, float]], say: Callable[[str], None]
     ) -> Cluster[Batch, Report]:
-        """The cluster, not yet joined. Raises PreflightError if the cluster's address is not safe, or if Dask is not
-        installed.
+        """Returns an executor for the cluster, without connecting to it. Raises PreflightError if the cluster's address
+        is not safe, or if Dask is not installed.
         """
         try:
             from storagelab.run.cluster import Cluster, asked
@@ -283,12 +288,12 @@ class Elsewhere(NamedTuple):
 
 
 def _profiles_of(plan: Plan, site: Site) -> dict[str, str]:
-    """The texts of the user's own drive profiles."""
+    """Maps the names of the user's own drive profiles to their texts."""
     names = {drive.profile for cell in plan.cells for drive in cell.config.drives.values()}
     return {name: profiles.text_of(name, site.spec_folder) for name in sorted(names) if profiles.is_own(name)}
 
 
-# --- what blocks keep of their drives between two batches -------------------------------------------------------------
+# --- the states of the drives that blocks keep between two batches ----------------------------------------------------
 
 
 def _state_file(results: Path, number: int) -> Path:
@@ -296,11 +301,11 @@ def _state_file(results: Path, number: int) -> Path:
 
 
 def _remove_states(results: Path, but: Collection[Path] = ()) -> None:
-    """Removes the states of all blocks except `but`, and the unfinished files of killed processes. This process holds
-    the lock on the results, so no other process writes there.
+    """Removes the states of all blocks except those in `but`. Also removes the unfinished files of killed processes.
+    This process holds the lock on the results, so no other process writes there.
     """
     if (results / STATE_FOLDER).is_symlink():
-        return  # somebody else's, because storagelab makes no folders there
+        return  # the link belongs to somebody else, because storagelab makes no links
     with suppress(FileNotFoundError, NotADirectoryError):
         for file in (results / STATE_FOLDER).iterdir():
             if file not in but and file.name.startswith(("block-", ".block-")):
@@ -311,18 +316,18 @@ def _remove_states(results: Path, but: Collection[Path] = ()) -> None:
 
 
 Opening = Callable[[], AbstractContextManager[Target]]
-"""Gives the target of one run; entering the context sets it up."""
+"""A function that returns the target of one run as a context manager. Entering the context sets the target up."""
 
 
 class MeasuredThenStopped(KeyboardInterrupt):
-    """The user asked to stop after a run was measured, during its clean-up: `run` is complete, and must be stored."""
+    """The user stopped storagelab while it cleaned up after a measured run. `run` is complete, and must be stored."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
 
 
 class _Beginning:
-    """When a run began."""
+    """The time at which a run began. It makes the Run when the run ends."""
 
     def __init__(self) -> None:
         self._at, self._counter_s = _now(), time.perf_counter()
@@ -337,7 +342,7 @@ class _Beginning:
 
 
 def make_run(planned: PlannedRun, cell: Cell, attempt: int, opening: Opening, progress: Progress) -> Run:
-    """Sets up, measures and cleans up. Raises MeasuredThenStopped."""
+    """Sets up, measures and cleans up one run, and returns it. Raises MeasuredThenStopped."""
     began, stopped = _Beginning(), False
     measurement, reasons, finished = None, [], 0.0
     try:
@@ -347,14 +352,15 @@ def make_run(planned: PlannedRun, cell: Cell, attempt: int, opening: Opening, pr
             except RunFailed as failure:
                 reasons.append(str(failure))
             except ValidationError as error:
-                # A server's broken clock or counters.
+                # A server's clock or counters can be wrong.
                 figures = (f"{'.'.join(map(str, one['loc']))} = {one['input']}" for one in error.errors())
                 reasons.append(f"the measured figures are impossible: {', '.join(figures)}")
             finished = time.perf_counter()
     except DataRefused:
-        raise  # every other run would fail as well
+        raise  # every other run would fail for the same reason
     except RunFailed as failure:
-        # Set-up, or clean-up after a run, failed: keep the measurement, and report the first error first.
+        # The set-up failed, or the clean-up after a run. The measurement is kept, and the first error is reported
+        # first.
         reasons.append(str(failure))
     except KeyboardInterrupt:
         if measurement is None:

@@ -1,7 +1,7 @@
-"""Measures a folder's drive with fio: a file that is written full, long periods, then the points in a random order.
+"""Measures the drive of a folder with fio. First, a file is written full. Then come long periods of writes and reads,
+and at last the points in random order.
 
-Each measurement is stored at once, so that the same command continues after an interruption.
-"""
+Each measurement is stored at once. So the same command continues after an interruption."""
 
 from __future__ import annotations
 
@@ -32,28 +32,28 @@ from storagelab.volumes.folders import Folders, Site, locked
 _FILE = "drives-fit"
 _ROOM = 1.05
 _FELL = 0.85
-"""A burst is over when the rate stays below this share of the rate in the first seconds."""
+"""A burst has ended when the rate stays below this share of the rate in the first seconds."""
 _FIRST_S = 3
 
 
 class Effort(NamedTuple):
-    """The duration and the number of measurements of each point."""
+    """How long and how often each point is measured, and how large the file is."""
 
     point_s: float
     passes: int
     stretch_s: float
     file_bytes: int
     at_most_s: float
-    """After this time, no pass begins or continues."""
+    """After this time, in seconds, no further point is measured."""
 
     def about_s(self, measurements: int) -> float:
-        """The approximate time of the long periods and this many measurements of points, without the writing of the
-        file."""
+        """Returns the approximate time in seconds for the long periods and for this number of measurements of points.
+        The time to write the file is not included."""
         return min(self.at_most_s, measurements * (self.point_s + _START_S) + len(_STRETCHES) * self.stretch_s)
 
 
 _START_S = 0.4
-"""The time that a start of fio takes."""
+"""The time, in seconds, that fio takes to start."""
 QUICK = Effort(point_s=1.0, passes=1, stretch_s=8.0, file_bytes=2**29, at_most_s=150.0)
 FULL = Effort(point_s=3.0, passes=2, stretch_s=25.0, file_bytes=2**31, at_most_s=840.0)
 _STRETCHES = (
@@ -64,10 +64,12 @@ _STRETCHES = (
 
 
 class KeptResults:
-    """The file that stores the measurements, line by line."""
+    """The file that stores the measurements, one in each line."""
 
     def __init__(self, file: Path, of: dict[str, Any]) -> None:
-        """`of` is the subject of the measurements. Lines with another subject are not used."""
+        """Reads the stored measurements. `of` describes what is measured. Raises PreflightError if the file describes
+        something else, or can't be read.
+        """
         self.file, self._of = file, of
         self._lines: list[str] = []
         self.results: list[Result] = []
@@ -77,7 +79,7 @@ class KeptResults:
             first = json.loads(lines[0]) if lines else of
             for line in lines[1:] if first == of else ():
                 if not line.endswith("\n"):
-                    break  # cut off by a kill
+                    break  # a kill cut off this line
                 content = json.loads(line)
                 self._lines.append(line)
                 if "asked" in content:
@@ -94,7 +96,7 @@ class KeptResults:
             changed = [f"{key} was {before.get(key)}, is {of.get(key)}" for key in keys]
             raise PreflightError(
                 f"it has measurements of another volume, or with other options: {'; '.join(changed)}", file=file,
-                hint="go on with that volume and those options, choose another name, or remove the file",
+                hint="continue with that volume and those options, choose another name, or remove the file",
             )  # fmt: skip
 
     @property
@@ -105,16 +107,16 @@ class KeptResults:
         content = one._asdict() if isinstance(one, Result) else one.model_dump()
         self._lines.append(json.dumps(content) + "\n")
         with uninterrupted():
-            try:  # rewritten, so that nothing is appended to a truncated line
+            try:  # the whole file is rewritten, because its last line may be incomplete
                 write_whole(self.file, ["".join([json.dumps(self._of), "\n", *self._lines]).encode()])
             except OSError as error:
-                hint = "make room; the same command goes on"
+                hint = "make room; the same command continues"
                 raise PreflightError(f"can't be written: {error.strerror}", file=self.file, hint=hint) from None
         (self.results if isinstance(one, Result) else self.sustained).append(one)  # type: ignore[arg-type]
 
 
 def check(folder: Path, file_bytes: int) -> None:
-    """Raises PreflightError if the folder can't be measured. It makes only a file without a name."""
+    """Raises PreflightError if the folder can't be measured. The check makes only a file without a name."""
     fio.find("--volume")
     host.try_writing(folder)
     check_direct(folder, "--volume")
@@ -128,7 +130,9 @@ def check(folder: Path, file_bytes: int) -> None:
 
 @contextmanager
 def file_on(folder: Path, file_bytes: int) -> Iterator[tuple[Place, str]]:
-    """The file, written full, and fio's engine that works on it. It is removed at the end."""
+    """Yields the file, after it was written full, and the engine of fio that works on it. The file is removed at the
+    end.
+    """
     site = Site(experiment="drives-fit", identity="fit", spec_folder=folder)
     folders = Folders(site, {"v": folder})
     with locked({folder: "--volume"}):
@@ -144,31 +148,31 @@ def file_on(folder: Path, file_bytes: int) -> Iterator[tuple[Place, str]]:
 
 
 def stretches(place: Place, engine: str, effort: Effort, kept: KeptResults, tell: Tell) -> None:
-    """First, long periods of writes and reads: they show the burst of an idle volume, and use it up. After an
-    interruption the volume may burst again, so periods with a burst are repeated.
+    """Measures long periods of writes and reads before any points. They show the burst of an idle volume, and use it
+    up. After an interruption, the volume may burst again, so periods with a burst are repeated.
     """
     program = fio.find("--volume")
     for number, job in enumerate(_STRETCHES):
-        tell("long stretches", number, len(_STRETCHES))
+        tell("long periods", number, len(_STRETCHES))
         known = kept.sustained[number] if number < len(kept.sustained) else None
         if known is not None and known.fell_after_s is None:
             continue
         outcome = fio.make(program, place, job._replace(seconds=effort.stretch_s, seed=number), engine)
         if known is None:
             kept.add(sustained_of(job, outcome.per_s[job.operation]))  # type: ignore[index]
-    tell("long stretches", len(_STRETCHES), len(_STRETCHES))
+    tell("long periods", len(_STRETCHES), len(_STRETCHES))
 
 
 def sustained_of(job: Job, per_s: Sequence[float]) -> LongStretch:
     if not per_s:
-        raise RunFailed("fio logged no second of a long stretch: the machine is too busy to measure")
+        raise RunFailed("fio logged no full second of a long period: the machine is too busy to measure")
     burst, sustained = statistics.fmean(per_s[:_FIRST_S]), statistics.fmean(per_s[-max(_FIRST_S, len(per_s) // 3) :])
     slow = [
         second for second in range(len(per_s)) if statistics.fmean(per_s[second : second + _FIRST_S]) < _FELL * burst
     ]
     fell = None
     if slow and sustained < _FELL * burst:
-        # The mean of several seconds is low before the first slow one.
+        # The mean of several seconds already falls before the first slow second.
         halfway = (burst + sustained) / 2
         fell = float(next((second for second in range(slow[0], len(per_s)) if per_s[second] < halfway), slow[0]))
     return LongStretch(
@@ -178,8 +182,7 @@ def sustained_of(job: Job, per_s: Sequence[float]) -> LongStretch:
 
 
 def points(place: Place, engine: str, planned: list[LoadPoint], effort: Effort, kept: KeptResults, tell: Tell) -> None:
-    """Makes the missing measurements. If the time is over, it ends as soon as most points of the first pass are
-    measured."""
+    """Makes the missing measurements of points. If the time is over, ends even if points are missing."""
     program, began, done = fio.find("--volume"), time.monotonic(), len(kept.results)
     wanted = (planned * effort.passes)[done:]
     for number, asked in enumerate(wanted):
@@ -200,7 +203,7 @@ def points(place: Place, engine: str, planned: list[LoadPoint], effort: Effort, 
 
 
 def averaged(results: Sequence[Result]) -> list[Result]:
-    """Each point once: the geometric mean of its measurements."""
+    """Returns each point once, with the geometric mean of its measurements."""
     by_point: dict[LoadPoint, list[Result]] = {}
     for one in results:
         by_point.setdefault(one.asked, []).append(one)
@@ -218,12 +221,12 @@ def averaged(results: Sequence[Result]) -> list[Result]:
 
 
 class MeasuredVolume(NamedTuple):
-    """The place of the measurement. The volume's limits hold while the context `loaded` lasts."""
+    """The place of a measurement. The volume's limits apply while the context `loaded` lasts."""
 
     folder: Path
     loaded: Callable[[], AbstractContextManager[None]]
     identity: dict[str, Any]
-    """Facts that must be equal for a fit to be resumed."""
+    """Facts that must be unchanged if a measurement is continued."""
 
 
 def volume_at(folder: Path) -> MeasuredVolume:

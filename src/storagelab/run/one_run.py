@@ -1,4 +1,4 @@
-"""One run on a database, from set-up to removal: a server, the sessions of a load, and a watcher."""
+"""One run on a database, from set-up to removal. It connects a server, the sessions of a load, and a watcher."""
 
 from __future__ import annotations
 
@@ -29,14 +29,13 @@ from storagelab.watching.pace import check_watching
 from storagelab.watching.sampler import Observation, SessionSampler
 
 # --- watcher ---------------------------------------------------------------------------------------------------------
-#
-# The watcher of one run: the sampler, the drives, the clocks, the counters of server and machine, and raw I/O beside
-# it.
+# The watcher of one run. It reads samples of the sessions, the drives, the clocks, and the counters of the server and
+# the machine. It also measures raw I/O beside the run.
 
 
 class Watcher(Generic[C]):
-    """Observes one run. Call `ready` first. Enter the context while all sessions wait at the gate, and leave it when
-    the last session is done. Then call `counted`.
+    """Observes one run. Call `ready` first. Enter the context while all sessions wait for the start, and leave it when
+    the last session has finished. Then call `counted`.
     """
 
     seen: Observation
@@ -47,7 +46,7 @@ class Watcher(Generic[C]):
         self._system, self._server, self._sessions = system, server, sessions
 
     def ready(self) -> None:
-        """Finds the drives. Call it before the sessions gather at the gate."""
+        """Finds the drives. Call it before the sessions are gathered for the start."""
         self._process = self._server.reach.process(self._server.own)
         self._devices = DeviceCounters(self._server.volumes(), process=self._process or "self")
         self.clocks = Clocks(lambda: self._system.time_s(self._server.own))
@@ -77,27 +76,31 @@ class Watcher(Generic[C]):
             self._machine.end()
 
     def look(self) -> int:
-        """Reads the work done so far; to be called from time to time."""
+        """Returns the work done so far. Must be called from time to time."""
         self._machine.look()
         return self._sessions.so_far(self._sampler.progress())
 
     @property
     def stood_s(self) -> float:
-        """The time for which the run stood still."""
+        """The time, in seconds, for which the run stood still."""
         return self._machine.standstill.seconds
 
     def counted(self) -> Counters:
-        """The server's counters. Before the call, each session must have reported its own counters to the server."""
+        """Returns the server's counters. Before this call, each session must have reported its own counters to the
+        server.
+        """
         return self._passed()
 
     def of_machine(self, elapsed_s: float, *, with_checkpoint: bool) -> tuple[Counters, list[Check]]:
-        """The counters and checks of this machine, if the server runs here."""
+        """Returns the counters and checks of this machine. Both are empty if the server runs elsewhere."""
         if not self._system.counts_this_machine:
             return {}, []
         return self._machine.counted(with_checkpoint=with_checkpoint), self._machine.checks(elapsed_s)
 
     def raw_io(self, moment: str, seed: int) -> tuple[Counters, list[Check]]:
-        """Raw I/O on the volumes, if the spec asks for it at this moment; a failed check if it can't be measured."""
+        """If the spec wants it at this moment, measures raw I/O on the volumes. Returns counters, or a failed check if
+        raw I/O can't be measured.
+        """
         system = self._system
         if system.config.measure.raw != moment:
             return {}, []
@@ -110,7 +113,9 @@ class Watcher(Generic[C]):
 
 
 class OneRun(Generic[C]):
-    """A context manager for one run. Entering raises RunFailed; leaving removes everything that was made."""
+    """A context manager for one run. Entering sets everything up, or raises RunFailed. Leaving removes everything that
+    was made.
+    """
 
     def __init__(self, system: System[C], server: Server[C] | None = None) -> None:
         self.system, self.server = system, server or server_of(system)
@@ -150,8 +155,8 @@ class OneRun(Generic[C]):
                 raise full from error
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Raises RunFailed if something could not be removed. If another error is in progress, the failure goes to the
-        log instead.
+        """Removes what was made. Raises RunFailed if something could not be removed. If another error is already being
+        raised, this failure is only written to the log.
         """
         with uninterrupted():
             try:
@@ -165,19 +170,19 @@ class OneRun(Generic[C]):
         return str(error).strip() if isinstance(error, RunFailed) else self.system.message_of(error)
 
     def _reason(self, error: BaseException) -> str:
-        """The message for an error, with the server's log and without secrets."""
+        """Returns the message for an error, with lines of the server's log, but without secrets."""
         return hidden(self.server.with_log(self._message(error)), self.config.target)
 
     # --- a run -------------------------------------------------------------------------------------------------------
 
     def describe(self) -> dict[str, object]:
-        """The run's environment, which never includes passwords and connection strings."""
+        """Returns the run's environment. It never includes passwords and connection strings."""
         with contextlib.closing(self.server.reach.connect_worker()) as connection:
             return self._environment(connection)
 
     def _environment(self, connection: C) -> dict[str, object]:
-        """The environment as a session of the load sees it. On an attached server, only the load's sessions have the
-        requested settings.
+        """Returns the environment as a session of the load finds it. On an attached server, only the load's sessions
+        have the requested settings.
         """
         system, server, here = self.system, self.server, host.describe_host()
         process = server.reach.process(server.own) or "self"
@@ -197,7 +202,7 @@ class OneRun(Generic[C]):
         }
 
     def run(self, cell: Cell, repetition: int, seed: int, progress: Progress) -> Measurement:
-        """Runs the load once, and measures. Raises RunFailed with the server's message. After an error, the layout
+        """Runs the load once and measures it. Raises RunFailed with the server's message. After an error, the layout
         can't be used again."""
         try:
             return self._run(seed, progress)
@@ -215,7 +220,7 @@ class OneRun(Generic[C]):
             prepare_machine(self.config.between_runs, system.volumes, lambda: system.write_out(server.own))
             watcher.ready()
             began_s = time.monotonic()
-            if self.config.generated:  # its sessions work as they gather
+            if self.config.generated:  # these sessions begin their work as they gather
                 progress(0)
             sessions.gather()
             with watcher:
@@ -246,8 +251,8 @@ class OneRun(Generic[C]):
         progress(work)
 
     def _checkpoint(self) -> float | None:
-        """The seconds that the server takes to write out the table after the load; None if the login may not request
-        it."""
+        """Makes the server write out the table after the load. Returns the seconds that this takes, or None if the
+        login may not request it."""
         if not self.server.reach.may_write_out:
             return None
         began = time.perf_counter()
@@ -270,7 +275,7 @@ class OneRun(Generic[C]):
         )  # fmt: skip
 
     def _layout_checks(self) -> list[Check]:
-        """Checks the files that the server made, and their places."""
+        """Returns the checks of the files that the server made, and of their places."""
         own, layout, server = self.server.own, self.system.layout, self.server
         return [
             *layout.read_back(own), *self.system.check_remote_volumes(own), *server.reach.check_log_place(own),

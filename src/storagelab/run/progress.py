@@ -1,4 +1,5 @@
-"""Progress of a long campaign: a live bar on a terminal, plain lines if output is piped, every line in the log file."""
+"""Shows the progress of a long campaign: a live bar on a terminal, or plain lines if the output goes elsewhere. The log
+file gets every line."""
 
 from __future__ import annotations
 
@@ -28,12 +29,12 @@ from storagelab.words.numbers import duration, rate, seconds, significant
 
 LOG_FILE = "run.log"
 _RATE_OF = 500
-"""The rate is computed from this many runs, which are those stored last."""
+"""The rate of runs is computed from the last runs that were stored. At most this many count."""
 _QUICKLY_S, _RARELY = 0.005, 20
 
 
 class RunProgress:
-    """A context manager that shows runs as they happen."""
+    """A context manager that shows the progress of runs."""
 
     def __init__(
         self,
@@ -47,18 +48,19 @@ class RunProgress:
         at_once: int = 1,
         at_most: bool = False,
     ) -> None:
-        """`finished` holds (cell_id, wall seconds) of stored runs, from which the first ETA is estimated; `at_once`
-        runs are made side by side. `at_most`: some of the `pending` runs may turn out to be unnecessary.
+        """Begins to show the runs. `finished` holds (cell_id, wall seconds) of stored runs. The first estimate of the
+        remaining time comes from them. `at_once` is the number of runs that are made at the same time. `at_most` says
+        that some of the `pending` runs may turn out to be unnecessary.
 
-        `check` is called at every event; it may raise KeyboardInterrupt to stop the runs.
+        `check` is called at every event. It may raise KeyboardInterrupt to stop the runs.
         """
         self._check = check
         self.plan, self._finished = plan, list(finished)
         self._left = {(planned.cell_id, planned.repetition): planned for planned in pending}
         self.workers: Callable[[], int] | None = None
-        """The number of workers in a cluster at present; None without a cluster."""
+        """Returns the number of workers that a cluster has at present. None without a cluster."""
         self.renew_page: Callable[[], None] | None = None
-        """Called when a run is stored, before the next one begins."""
+        """A function that is called when a run is stored, before the next one begins."""
         self._stored_at: deque[float] = deque(maxlen=_RATE_OF)
         self._eta, self._eta_until_s = "", 0.0
         self.total, self.at_once = len(pending), at_once
@@ -104,7 +106,7 @@ class RunProgress:
 
     @property
     def waiting(self) -> str:
-        """The run to make next, as text; "" if there is none."""
+        """The next run to make, as text. "" if there is none."""
         planned = min(self._left.values(), key=lambda planned: planned.sequence, default=None)
         return "" if planned is None else _run_text(self._cells[planned.cell_id].levels, planned)
 
@@ -118,9 +120,9 @@ class RunProgress:
         self._check()
 
     def work_done(self, planned: PlannedRun, amount: int) -> None:
-        """The work of the current run so far, in the unit of its load."""
+        """Notes how much work the current run has done, in the unit of its load."""
         which = planned.cell_id, planned.repetition
-        if which in self._shares:  # otherwise it is already stored, and made again only to restore the drives' state
+        if which in self._shares:  # other runs are stored already: they are repeated only to restore the drives' state
             self._shares[which] = min(1.0, amount / self._cells[planned.cell_id].config.workload.work.amount)
         self._show()
         self._check()
@@ -142,7 +144,7 @@ class RunProgress:
             self.renew_page()
 
     def left_to_make(self, runs: Sequence[PlannedRun]) -> None:
-        """Notes that some of the remaining runs are not needed: at most `runs` are missing."""
+        """Notes that some of the remaining runs are not needed. At most `runs` are still to be made."""
         done = self.done
         self._left, self._eta_until_s = {(run.cell_id, run.repetition): run for run in runs}, 0.0
         self.total = done + len(runs)
@@ -151,7 +153,7 @@ class RunProgress:
     # --- showing -----------------------------------------------------------------------------------------------------
 
     def say(self, line: str, *, shown: bool = True) -> None:
-        """Prints one line, on the console and in the log."""
+        """Writes one line to the log and, if `shown`, also to the console."""
         self._log.info("%s", escaped(line))
         if shown:
             self.console.print(line, soft_wrap=True)
@@ -167,8 +169,9 @@ class RunProgress:
         )
 
     def time_left(self) -> str:
-        """The remaining time in words, marked as a guess if no run has finished; for a cluster also its workers and its
-        rate. If the estimate takes long, it is reused for a while.
+        """Returns the remaining time in words. If no run has finished yet, the text says that it is a guess. For a
+        cluster, the text also has the number of workers and the rate of runs. If the estimate takes long to compute, it
+        is reused for a while.
         """
         began = time.monotonic()
         if began >= self._eta_until_s:
@@ -182,8 +185,8 @@ class RunProgress:
         return f"{self._most}{self.workers()} workers{speed}, {self._eta}"
 
     def left_s(self) -> float:
-        """The estimated time of the remaining runs. Runs of one block are made one after the other, however many
-        processes there are.
+        """Returns the estimated time of the remaining runs in seconds. Runs of one block are made one after the other,
+        even if there are many processes.
         """
         at_once = self.at_once if self.workers is None else max(1, self.workers())
         seconds_of = learned(self.plan, self._finished)
@@ -202,7 +205,7 @@ def _run_text(levels: Mapping[str, JsonValue], run: PlannedRun | Run) -> str:
 
 
 def result_text(run: Run) -> str:
-    """The outcome of one run, in one line."""
+    """Returns the outcome of one run in one line."""
     reason = next(iter(run.reason.splitlines()), "no reason given")
     if run.measurement is None:
         return f"FAILED: {reason}"
@@ -213,7 +216,7 @@ def result_text(run: Run) -> str:
 
 
 class _Log(logging.FileHandler):
-    """The log file. If it can't be written, one line says so, and the runs continue without it."""
+    """The log file. If it can't be written, one line says so, and the runs continue without a log."""
 
     def __init__(self, file: Path, tell: Callable[[str], None]) -> None:
         super().__init__(file, encoding="utf-8", errors="backslashreplace", delay=True)
@@ -226,7 +229,7 @@ class _Log(logging.FileHandler):
     def emit(self, record: logging.LogRecord) -> None:
         try:
             super().emit(record)
-        except OSError:  # while it is opened
+        except OSError:  # opening the file failed
             self.handleError(record)
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the library's name

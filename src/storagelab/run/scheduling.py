@@ -1,9 +1,8 @@
-"""Assigns runs to processes: the runs of blocks in batches, for any number of processes, with the state of the blocks'
-drives.
+"""Assigns runs to processes. The runs of each block are assigned in batches, together with the state of the block's
+drives. The number of processes may change.
 
-States are sent packed, because the state of drives with little data shrinks to a hundredth. Code that only passes on a
-state keeps it packed, so a file may contain either form.
-"""
+States are compressed when they are sent. A state of drives with little data shrinks to a hundredth. Code that only
+passes on a state does not decompress it, so a file may contain either form."""
 
 from __future__ import annotations
 
@@ -24,25 +23,25 @@ from storagelab.model.plan import Plan, PlannedBlock, PlannedRun
 from storagelab.volumes.folders import Site
 
 _PACKED = b"\x78\x01"
-"""The first bytes of zlib's fastest level. No unpacked state begins with them: states begin as JSON."""
+"""The first bytes of zlib's output at its fastest level. No uncompressed state begins with these bytes, because states
+begin with JSON."""
 _MOST_BYTES = 2**32
-"""A larger state counts as damaged. A file of this size may unpack to a thousand times as much, and somebody else may
-have made it.
-"""
+"""A larger state counts as damaged. A file of this size may decompress to a thousand times this size, and somebody else
+may have made the file."""
 
 
 class InFile(NamedTuple):
-    """A state in a file. The caller removes it."""
+    """A state in a file. The caller removes the file."""
 
     path: Path
 
     def read(self) -> bytes:
-        """The kept state; empty if there is no readable file."""
+        """Returns the state, decompressed. It is empty if there is no readable file."""
         return _plain(self.kept())
 
     def kept(self) -> bytes:
-        """The state, packed or not. Only a regular file is read: a FIFO may have no writer, and a device may never
-        end.
+        """Returns the state as it is stored, compressed or not. Only a regular file is read, because a FIFO may have no
+        writer, and a device may never end.
         """
         try:
             with open(os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
@@ -52,7 +51,9 @@ class InFile(NamedTuple):
             return b""
 
     def write(self, parts: Sequence[bytes]) -> None:
-        """After a kill, the old or the new state is there. Raises OSError."""
+        """Replaces the state. If the process is killed meanwhile, the file has either the old or the new state. Raises
+        OSError.
+        """
         write_whole(self.path, parts, within=self.path.parents[1], synced=False)
 
     def __str__(self) -> str:
@@ -60,7 +61,7 @@ class InFile(NamedTuple):
 
 
 class InMemory:
-    """A state in memory, packed or not."""
+    """A state in memory, compressed or not."""
 
     def __init__(self, kept: bytes = b"") -> None:
         self._parts: Sequence[bytes] = (kept,)
@@ -69,14 +70,14 @@ class InMemory:
         return _plain(self.kept())
 
     def kept(self) -> bytes:
-        """The state; packed if it was sent."""
+        """Returns the state as it is stored. It is compressed if it was sent."""
         return b"".join(self._parts)
 
     def write(self, parts: Sequence[bytes]) -> None:
         self._parts = tuple(parts)
 
     def __getstate__(self) -> dict[str, Sequence[bytes]]:
-        """Packs the state, because it is sent to another process."""
+        """Compresses the state, because it is sent to another process."""
         kept = self.kept()
         return {"_parts": (kept if not kept or is_packed(kept) else zlib.compress(kept, level=1),)}
 
@@ -92,7 +93,7 @@ def is_packed(kept: bytes) -> bool:
 
 
 def _plain(kept: bytes) -> bytes:
-    """The unpacked state; empty if it is damaged or too large to be a drive state."""
+    """Returns the decompressed state. It is empty if the state is damaged, or too large for a state of drives."""
     if not is_packed(kept):
         return kept
     with suppress(zlib.error):
@@ -104,22 +105,24 @@ def _plain(kept: bytes) -> bytes:
 
 
 def drives_lost(defect: str) -> str:
-    """The reason for runs after a failure on drives that keep their state."""
+    """Returns the reason why runs fail after a failure of an earlier run, if the drives keep their state
+    between runs.
+    """
     return f"its drives were lost in an earlier run of its block: {defect}"
 
 
 _BATCHES = 8
-"""A batch is this part of a process's share of the remaining runs. A batch is small, so that all processes end at about
-the same time, but takes long compared with loading the drives (13 ms; a run takes half a second at scale 64). The value
-4 is equally good for few processes, but with 9 blocks on 8 processes the last block would begin too late.
-"""
+"""The size of a batch is the remaining runs divided by this number and by the number of processes. So a batch is small,
+and all processes end at about the same time. But it takes long compared with loading the drives: loading takes 13 ms,
+and a run half a second at scale 64. The value 4 is equally good for few processes. But if 8 processes make 9 blocks,
+the last block would then begin too late."""
 ATTEMPTS = 3
-"""A run is given up after this many processes ended during it."""
+"""If this many processes end during a run, the run is given up."""
 
 
 def pending(plan: Plan, stored: Mapping[tuple[str, int], tuple[int, str]], *, again: bool = False) -> list[PlannedRun]:
-    """The runs still to be made, in order: those that are not stored and, with `again`, those whose latest attempt
-    failed.
+    """Returns the runs that are still to be made, in order. These are the runs that are not stored. With `again`, runs
+    whose latest attempt failed are also included.
     """
     return [
         planned
@@ -129,52 +132,55 @@ def pending(plan: Plan, stored: Mapping[tuple[str, int], tuple[int, str]], *, ag
 
 
 class Batch(NamedTuple):
-    """The wanted runs of a block, each with the number of its attempt, and the place of the drives' state."""
+    """Wanted runs of a block. Each has the number of its attempt. `state` is the place of the drives' state."""
 
     block: PlannedBlock
     wanted: dict[int, int]
-    """Position in the block -> attempt."""
+    """Maps a run's position in the block to the number of its attempt."""
     site: Site
     state: DriveState
-    """Where the block may keep the state of its drives."""
+    """The place where the block keeps the state of its drives."""
     budget_s: float = math.inf
-    """No further run begins after this time. At least one run is made."""
+    """After this many seconds, no further run begins. At least one run is made in any case."""
 
     @property
     def number(self) -> int:
         return self.block.number
 
     def split(self, runs: int) -> tuple[Batch, Batch]:
-        """The batch's first wanted `runs`, and the rest."""
+        """Splits the batch after its first `runs` wanted runs."""
         wanted = sorted(self.wanted.items())
         return self._replace(wanted=dict(wanted[:runs])), self._replace(wanted=dict(wanted[runs:]))
 
 
 class Schedule:
-    """Picks the batch for a free process: the next few runs of the idle block with the most runs left.
+    """Chooses the batch for a free process: the next few runs of the idle block that has the most runs left.
 
-    So all blocks and batches shrink together, and no long block remains at the end.
+    So all blocks come to their end at about the same time, and no long block is left over. Batches become smaller
+    towards the end.
     """
 
     def __init__(self, todo: Sequence[Batch], processes: int) -> None:
         self.processes = processes
         self._left: dict[int, Batch] = {}
-        """Block -> its runs that are not scheduled yet."""
+        """Maps the number of a block to its runs that are not scheduled yet."""
         self._runs_left = 0
         self._in_work: dict[int, tuple[Batch, dict[int, int]]] = {}
-        """Maps a block to its scheduled batch, and to the runs that this batch has not reported yet: sequence ->
-        position."""
+        """Maps the number of a block to its scheduled batch, and to the runs that this batch has not reported yet
+        (sequence -> position)."""
         self._offered: list[tuple[int, int]] = []
-        """A heap of blocks that may be scheduled, those with the most runs left first: (-runs, block). Outdated entries
-        are skipped.
+        """A heap of blocks that may be scheduled: (-runs, block). The block with the most runs left comes first.
+        Outdated entries are skipped.
         """
         self._losses = Counter[tuple[int, int]]()
-        """Block and position of a run -> how many processes died during it."""
+        """Counts how many processes died during a run. The key is the number of the block and the run's
+        position in it.
+        """
         for batch in todo:
             self._put(batch)
 
     def assign(self) -> Batch | None:
-        """A batch for a process that is free; None if no block is free."""
+        """Returns a batch for a free process, or None if no block is free."""
         runs, number = self._runs(), self._next()
         if number is None:
             return None
@@ -192,8 +198,8 @@ class Schedule:
         return scheduled
 
     def _next(self) -> int | None:
-        """The idle block with the most runs left; for a single process the first block, because it makes whole
-        blocks."""
+        """Returns the number of the idle block with the most runs left. With a single process, returns the first block
+        instead, because this process makes whole blocks."""
         if self.processes == 1:
             return next((number for number in self._left if number not in self._in_work), None)
         while self._offered:
@@ -213,11 +219,11 @@ class Schedule:
 
     def _runs(self) -> int:
         if self.processes == 1 or len(self._left) <= self.processes:
-            return self._runs_left  # no reason to hand blocks to other processes
+            return self._runs_left  # no other process needs work
         return max(1, self._runs_left // (_BATCHES * self.processes))
 
     def note_finished(self, run: Run) -> None:
-        """Notes a finished run. The last run of a batch frees its process and its block."""
+        """Notes a finished run. After the last run of a batch, its block is free again."""
         _, unreported = self._in_work[run.block]
         del unreported[run.sequence]
         if not unreported:
@@ -225,24 +231,27 @@ class Schedule:
             self._offer(run.block)
 
     def freed(self, scheduled: Batch) -> None:
-        """The process of this batch is free again. Its unreported runs were not begun and are scheduled again."""
+        """Notes that the process of this batch is free again. Runs of the batch that were not reported were not begun,
+        and are scheduled again.
+        """
         if (batch := self._taken_back(scheduled)) is not None:
             self._put(batch)
 
     def _taken_back(self, scheduled: Batch) -> Batch | None:
-        """All remaining runs of the block, if some runs of this batch are unreported. These runs are no longer in
-        progress."""
+        """Takes back a batch that still has unreported runs, so that these runs no longer count as in progress. Returns
+        all remaining runs of the block, or None if the batch has reported all its runs."""
         in_work = self._in_work.get(scheduled.number)
         if in_work is None or not scheduled.wanted.keys() >= set(in_work[1].values()):
-            return None  # it had reported all its runs; the block's runs in progress are another process's
+            return None  # another process works on the block by now
         batch, unreported = self._in_work.pop(scheduled.number)
         rest = self._left.pop(scheduled.number, batch._replace(wanted={}))
         self._runs_left -= len(rest.wanted)
         return batch._replace(wanted={at: batch.wanted[at] for at in unreported.values()} | rest.wanted)
 
     def lost(self, scheduled: Batch) -> Batch | None:
-        """The process of this batch is gone; its unreported runs are scheduled again. If this happened too often during
-        one run, that run and all later ones of its block are given up: they count as in progress, and must be reported.
+        """Notes that the process of this batch has died. Unreported runs of the batch are scheduled again. If too many
+        processes died during one run, this run and all later runs of its block are given up and returned. They count as
+        in progress, and the caller must report them.
         """
         if (whole := self._taken_back(scheduled)) is None:
             return None

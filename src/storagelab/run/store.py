@@ -1,8 +1,8 @@
-"""The results of one experiment on disk: `results/<experiment>/experiment.sqlite`. Only this file and `opening` know
-SQLite.
+"""The results of one experiment on disk: `results/<experiment>/experiment.sqlite`. Only this file and `store_file` use
+SQLite directly.
 
-Append-only. Each run is written in one transaction as it ends, so a kill at any moment loses at most the current run.
-"""
+Runs are only added. Each run is written in one transaction when it ends. So a kill at any moment loses at most the
+current run."""
 
 from __future__ import annotations
 
@@ -43,10 +43,12 @@ _SMALL_WORLDS = "/small"
 
 
 class Store:
-    """An open store. Get one by `reading` or `writing`."""
+    """An open store. Use `reading` or `writing` to open one."""
 
     def __init__(self, folder: Path, connection: store_file.Connection, set_aside: Path | None = None) -> None:
-        """`set_aside` is the new place of a store that belonged to another spec and held no usable run."""
+        """`set_aside` is the new path of an earlier store in this folder. That store belonged to another spec and had
+        no usable run.
+        """
         self.folder, self._file = folder, folder / FILE_NAME
         self._connection, self.set_aside = connection, set_aside
 
@@ -55,7 +57,9 @@ class Store:
     @classmethod
     @contextlib.contextmanager
     def reading(cls, folder: Path) -> Iterator[Self]:
-        """The store in `folder`, read-only, even while another storagelab writes it. Raises StoreError."""
+        """Opens the store in `folder` for reading. This is possible even while another storagelab writes it. Raises
+        StoreError.
+        """
         with cls.salvaging(folder) as store:
             store.check_whole()
             yield store
@@ -63,11 +67,12 @@ class Store:
     @classmethod
     @contextlib.contextmanager
     def salvaging(cls, folder: Path) -> Iterator[Self]:
-        """Opens a store that may be damaged, for `salvage`; otherwise like `reading`."""
+        """Opens a store that may be damaged, for `salvage`. Otherwise like `reading`."""
         file = folder / FILE_NAME
         if not os.path.lexists(file):
             raise NothingStored(folder)
-        # Not opened read-only: after a kill during a write, the first reader must repair the file.
+        # SQLite does not open the file in read-only mode, because after a kill during a write, the first reader must
+        # repair it.
         with contextlib.closing(store_file.connect(file, "rw")) as connection:
             if store_file.is_empty(connection, file):
                 raise NothingStored(folder)
@@ -78,9 +83,11 @@ class Store:
     @classmethod
     @contextlib.contextmanager
     def writing(cls, folder: Path, experiment: Experiment) -> Iterator[Self]:
-        """The store in `folder`, made if needed, and locked against a second storagelab. Raises StoreError.
+        """Opens the store in `folder` for writing, and makes it if there is none. A lock keeps a second storagelab from
+        writing it. Raises StoreError.
 
-        A store of another spec whose runs all failed is moved aside: it has no results that could be mixed up.
+        If the folder has a store of another spec whose runs all failed, this store is moved aside. It has no results
+        that could be mixed up.
         """
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -105,7 +112,7 @@ class Store:
     # --- using -------------------------------------------------------------------------------------------------------
 
     def experiment(self) -> Experiment:
-        """The experiment as it was first run. Raises StoreError."""
+        """Returns the experiment as it was when its first run was made. Raises StoreError."""
         try:
             return _checked(Experiment.model_validate(experiment_of_today(json.loads(self._only("experiment")))))
         except SpecError as error:
@@ -115,8 +122,7 @@ class Store:
         raise damaged(self._file, [f"its experiment: {wrong}"], None)
 
     def append(self, *runs: Run) -> None:
-        """Writes runs, all in one transaction. Raises StoreError if this fails, or if one of the runs is already
-        stored."""
+        """Writes runs in one transaction. Raises StoreError if this fails, or if one of the runs is already stored."""
         with store_file.plain_errors(self._file), self._connection:
             for run in runs:
                 measurement = run.measurement
@@ -133,10 +139,11 @@ class Store:
                 self._connection.execute(f"INSERT INTO run ({names}) VALUES ({marks})", values)
 
     def runs(self, *, in_detail: float = math.inf) -> tuple[Run, ...]:
-        """Every stored run, every attempt, in the order in which they were stored. Raises StoreError if one can't be
-        read.
+        """Returns all attempts of all stored runs, in the order in which they were stored. Raises StoreError if a run
+        can't be read.
 
-        Time series and waiting tasks make up most of a run; only the first `in_detail` repetitions include them.
+        Time series and waiting tasks take most of a run's memory. So only the first `in_detail` repetitions include
+        them.
         """
         shared: Shared = {}
         with self._as_bytes(), store_file.plain_errors(self._file):
@@ -147,7 +154,7 @@ class Store:
         return tuple(run for run in read if isinstance(run, Run))
 
     def salvage(self) -> tuple[tuple[Run, ...], list[str]]:
-        """Every run that can still be read, and a description of the rest. Changes nothing."""
+        """Returns every run that can still be read, and a description of what can't be read. Changes nothing."""
         read = dict.fromkeys(self._rows_that_are_left())
         shared: Shared = {}
         found = [read_run(row, shared) for row in read]
@@ -161,8 +168,8 @@ class Store:
         return tuple(run for run in found if isinstance(run, Run)), lost
 
     def _rows_that_are_left(self) -> Iterator[tuple[Any, ...]]:
-        """Rows one by one, by their numbers. Pages that can't be read are skipped. If the last row's number can't be
-        read, the function tries as many numbers as the file has space for.
+        """Yields the readable rows, one by one, by their numbers. Skips pages that can't be read. If the last row's
+        number can't be read, tries as many numbers as the file has space for.
         """
         last = self._file.stat().st_size // _LEAST_ROW_BYTES
         with self._as_bytes():
@@ -175,7 +182,7 @@ class Store:
 
     @contextlib.contextmanager
     def _as_bytes(self) -> Iterator[None]:
-        """Returns text as bytes, because text in a damaged store may not be valid."""
+        """While the context lasts, SQLite returns text as bytes, because text in a damaged store may not be valid."""
         self._connection.text_factory = bytes
         try:
             yield
@@ -183,25 +190,27 @@ class Store:
             self._connection.text_factory = str
 
     def spec_text(self) -> str:
-        """The spec as it was written. Raises StoreError."""
+        """Returns the text of the spec as the user wrote it. Raises StoreError."""
         return str(self._only("spec_text"))
 
     def attempts(self) -> dict[tuple[str, int], tuple[int, str]]:
-        """The stored runs: `{(cell_id, repetition): (latest attempt, its status)}`."""
+        """Returns the stored runs: `{(cell_id, repetition): (latest attempt, its status)}`."""
         rows = self._rows(
             "SELECT cell_id, repetition, attempt, iif(elapsed_s <= 0, 'failed', status) FROM run ORDER BY attempt"
         )
         return {(cell_id, repetition): (attempt, status) for cell_id, repetition, attempt, status in rows}
 
     def durations(self) -> list[tuple[str, float]]:
-        """(cell_id, wall seconds) of every run that did not fail, for estimates of time."""
+        """Returns (cell_id, wall seconds) of every run that did not fail. Estimates of time use this."""
         return self._rows(
             "SELECT cell_id, wall_s FROM run WHERE status <> 'failed' AND wall_s BETWEEN 0 AND "
             f"{MOST_SECONDS} ORDER BY rowid"
         )
 
     def set_up_share(self) -> float | None:
-        """The fraction of finished runs' time outside the measurement; None before there are finished runs."""
+        """Returns the share of finished runs' time that was outside the measurement. Returns None if no run has
+        finished.
+        """
         ((counted_s, wall_s),) = self._rows(
             "SELECT sum(elapsed_s), sum(wall_s) FROM run WHERE status <> 'failed' "
             f"AND elapsed_s BETWEEN 0 AND wall_s AND wall_s BETWEEN 0 AND {MOST_SECONDS}"
@@ -216,7 +225,7 @@ class Store:
         return usable == 0 and not (same and not given_files.differences(stored.files, experiment.files))
 
     def refuse_another(self, experiment: Experiment) -> None:
-        """Raises StoreError if runs of this experiment may not be added to the stored runs."""
+        """Raises StoreError if runs of this experiment must not be added to the stored runs."""
         stored = self.experiment()
         if stored.sha256 != experiment.sha256 or given_files.differences(stored.files, experiment.files):
             raise StoreChanged(self._file, stored, experiment)
@@ -236,7 +245,7 @@ class Store:
         return store_file.ask(self._connection, self._file, statement)
 
     def _only(self, column: str) -> Any:
-        """The column's value for the experiment. Raises StoreError."""
+        """Returns the value of a column for the experiment. Raises StoreError."""
         rows = self._rows(f"SELECT {column} FROM experiment")
         if len(rows) != 1:
             raise damaged(self._file, [f"its experiment: is stored {len(rows)} times"], None)
@@ -248,7 +257,7 @@ class Store:
 
 @contextlib.contextmanager
 def _exclusive(folder: Path) -> Iterator[None]:
-    """Holds the folder's lock file. If the holder dies, for any reason, the kernel releases the lock."""
+    """Holds the lock on the folder's lock file. If the process that holds it dies, the kernel releases the lock."""
     lock = folder / LOCK_FILE
     try:
         file = open_to_append(lock, within=folder)
@@ -269,7 +278,9 @@ def _exclusive(folder: Path) -> Iterator[None]:
 
 
 def _set_aside_failure(folder: Path, experiment: Experiment) -> Path | None:
-    """Moves a store of another spec that has no usable run to the first free `FILE.failed-N`. Returns the new path."""
+    """If the store belongs to another spec and has no usable run, renames it to the first free `FILE.failed-N`. Returns
+    the new path, or None.
+    """
     try:
         with Store.reading(folder) as store:
             if not store.would_be_set_aside(experiment):
@@ -287,19 +298,19 @@ def _set_aside_failure(folder: Path, experiment: Experiment) -> Path | None:
 
 
 def _checked(experiment: Experiment) -> Experiment:
-    """The experiment. Raises SpecError that names the key if no spec could have declared it.
+    """Returns the experiment. Raises SpecError that names the key if no spec could have declared the experiment.
 
-    A store may be made by hand, and its texts and numbers are used like a spec's: in paths, on terminals and pages, as
-    sizes of plans. Its cells are checked when the plan is made.
+    Somebody may have made the store by hand. storagelab uses its texts and numbers like those of a spec: in paths, on
+    terminals and pages, and as sizes of plans. The cells are checked later, when the plan is made.
     """
     reading.refuse_odd_name(experiment.name.removesuffix(_SMALL_WORLDS))
     listed = experiment.canonical.get("listed")
     for names in listed.values() if isinstance(listed, dict) else [] if listed is None else [None]:
-        # `canonical` stores the order of names in addition to the spec's own keys, and specs are compared by it.
+        # `canonical` has the order of names in addition to the spec's own keys, because it is used to compare specs.
         if not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
             raise SpecError("is no table of names in order", key="canonical.listed", hint="")
     tables = experiment.model_dump(include={"name", "question", "costly", "factors", "excludes"}, exclude_none=True)
-    for content in (json.loads(json.dumps(tables)), experiment.canonical, experiment.base):  # lists, as in TOML
+    for content in (json.loads(json.dumps(tables)), experiment.canonical, experiment.base):  # JSON makes tuples lists
         foreign.refuse_odd_values(content)
     if all(isinstance(experiment.base.get(table, {}), Mapping) for table in ("volumes", "drives")):
         reading.refuse_odd_places(experiment.base)
@@ -307,13 +318,15 @@ def _checked(experiment: Experiment) -> Experiment:
 
 
 def differences(one: Experiment, other: Experiment) -> list[str]:
-    """A description of the differences between two specs and between the files that they name."""
+    """Describes the differences between two specs, and between the files that they name. One line for each
+    difference.
+    """
     changes = reading.differences(one.canonical, other.canonical)
     return [*changes, *given_files.differences(one.files, other.files)]
 
 
 class NothingStored(StoreError):
-    """There is no store yet, or only an incomplete one."""
+    """There is no store yet, or only the beginning of one."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(f"{folder} holds no results yet\n  make some: storagelab run SPEC")
@@ -332,7 +345,7 @@ class StoreChanged(StoreError):
 
 
 def _make(connection: store_file.Connection, experiment: Experiment) -> None:
-    """Writes the schema and the experiment in one transaction: a store is complete or absent."""
+    """Writes the schema and the experiment in one transaction. So a store is either complete or absent."""
     connection.isolation_level = None
     connection.execute("BEGIN EXCLUSIVE")
     for statement in store_file.schema_statements():

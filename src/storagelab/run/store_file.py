@@ -1,9 +1,10 @@
-"""A store's file, which may come from anybody: opens it, refuses what storagelab didn't write, and reads its rows.
+"""The file of a store, which anybody may have made. This module opens it, refuses content that storagelab didn't write,
+and reads its rows.
 
-A database can contain code: views, triggers, generated columns, checks. So its schema must equal storagelab's schema
-word for word before any table is read. After that, SQLite allows only storagelab's own statements. A statement may take
-only as many steps as a store of that size needs. SQLite's defensive mode is on if Python can set it (3.12 and later).
-"""
+A database can contain code: views, triggers, generated columns, checks. So before any table is read, the file's schema
+must equal storagelab's schema word for word. After that, SQLite allows only storagelab's own statements. Each statement
+may take only as many steps as a store of that size needs. SQLite's defensive mode is on if Python can set it (3.12 and
+later)."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ from storagelab.servers.durability import judged
 
 SCHEMA_VERSION = 3
 _READABLE = (1, 2, SCHEMA_VERSION)
-"""Version 1 judged every repetition, so its table allows none below 1. `earlier` reads the runs of versions 1 and 2."""
+"""The versions of the schema that can be read. In version 1, every repetition was judged, so its table allows no
+repetition below 1. The last part of this file converts runs of versions 1 and 2."""
 APPLICATION_ID = 0x736C6162  # "slab"
 _BUSY_TIMEOUT_S = 15.0
 _MOVE_IT = "move it away and run again"
@@ -40,24 +42,24 @@ _TABLES = ("experiment", "run")
 
 _STEPS_A_CALL = 10_000
 _FEWEST_STEPS = 1_000_000
-"""The steps that SQLite may take for a statement, in addition to one step for each byte of the file. A row needs about
-a hundred steps, and has a thousand bytes.
-"""
+"""The number of steps that SQLite may take for a statement, in addition to one step for each byte of the file. A row
+needs about a hundred steps and has about a thousand bytes, so this is enough."""
 _LONGEST_VALUE_BYTES = 2**28
 _LONGEST_STATEMENT_BYTES = 100_000
 _SMALL_BYTES, _MOST_HOLLOW = 2**26, 100
 _JOURNAL_OF_SEVERAL = bytes.fromhex("d9d505f920a163d7")
-"""The end of a journal that names another file, which SQLite would read and delete. Transactions of a single store
-never need one.
-"""
+"""The last bytes of a journal that names another file. SQLite would read and delete that file. Transactions of a single
+store never need such a journal."""
 _SETTINGS = ("DEFENSIVE", True), ("TRUSTED_SCHEMA", False), ("ENABLE_VIEW", False), ("ENABLE_LOAD_EXTENSION", False)
 
 
 class Connection(sqlite3.Connection):
-    """A connection on which every statement ends."""
+    """A connection that interrupts every statement that takes too many steps."""
 
     file: Path | None = None
-    """The store, after its schema was found to be storagelab's. Then its size limits the time of a statement."""
+    """The store's file. It is set after the schema was found to be storagelab's. The size of the file then limits the
+    steps of a statement.
+    """
     _steps_left = 0
 
     def execute(self, *statement: Any) -> sqlite3.Cursor:
@@ -65,13 +67,13 @@ class Connection(sqlite3.Connection):
         return super().execute(*statement)
 
     def take_steps(self) -> bool:
-        """SQLite calls this; it returns whether to interrupt the statement."""
+        """Called by SQLite from time to time. Returns whether to interrupt the statement."""
         self._steps_left -= _STEPS_A_CALL
         return self._steps_left < 0
 
 
 def connect(file: Path, mode: str) -> Connection:
-    """Opens the file. Raises StoreError, also if the file is not a regular file."""
+    """Opens the file. Raises StoreError, for example if the file is not a regular file."""
     _refuse_odd_file(file, mode)
     with plain_errors(file):
         uri = f"{file.absolute().as_uri()}?mode={mode}"
@@ -89,8 +91,8 @@ def connect(file: Path, mode: str) -> Connection:
 
 
 def _refuse_odd_file(file: Path, mode: str) -> None:
-    """Raises StoreError if the file is not a regular file, if it consists mostly of holes, or if SQLite would use
-    another file as its journal.
+    """Raises StoreError if the file is not a regular file, if nearly all of it is holes, or if its journal would make
+    SQLite use another file.
     """
     try:
         facts = file.stat()
@@ -125,7 +127,7 @@ def _unreadable(file: Path) -> StoreError:
 
 @contextlib.contextmanager
 def plain_errors(file: Path) -> Iterator[None]:
-    """Turns SQLite's errors into StoreErrors."""
+    """Converts SQLite's errors to StoreErrors."""
     try:
         yield
     except sqlite3.IntegrityError as error:
@@ -135,7 +137,7 @@ def plain_errors(file: Path) -> Iterator[None]:
 
 
 def _plain_text(error: sqlite3.Error, file: Path) -> str:
-    """SQLite's message, and what to do. The lowest byte of the code is the kind of error."""
+    """Returns SQLite's message, and what the user can do. The lowest byte of the error code is the kind of error."""
     match getattr(error, "sqlite_errorcode", 0) & 0xFF:
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
             holder = processes.holders_text(file) or "a process that can't be seen from here"
@@ -152,28 +154,28 @@ def _plain_text(error: sqlite3.Error, file: Path) -> str:
 
 
 def ask(connection: sqlite3.Connection, file: Path, statement: str) -> list[Any]:
-    """Raises StoreError."""
+    """Returns the rows of a statement. Raises StoreError."""
     with plain_errors(file):
         return connection.execute(statement).fetchall()
 
 
 def is_empty(connection: sqlite3.Connection, file: Path) -> bool:
-    """Whether there is no store yet, or only an incomplete one. Raises StoreError if the file is not a database."""
+    """Whether there is no store yet, or only the beginning of one. Raises StoreError if the file is not a database."""
     with plain_errors(file):
         try:
             return connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone() is None
         except sqlite3.OperationalError:
             raise
         except sqlite3.DatabaseError as error:
-            with file.open("rb") as content:  # the application number in its header survives most damage
+            with file.open("rb") as content:  # the application number in the header survives most damage
                 if content.read(72)[68:] == APPLICATION_ID.to_bytes(4, "big"):
                     raise damaged(file, [str(error)], None) from error
             raise StoreError(f"{file} is not a storagelab store: {error}\n  {_MOVE_IT}") from error
 
 
 def check_made_by_us(connection: Connection, file: Path) -> None:
-    """Raises StoreError for a store of another program or version, and for a store with content that storagelab didn't
-    make. After that, SQLite allows only storagelab's own statements.
+    """Raises StoreError if another program or an unknown version made the store, or if it has content that storagelab
+    didn't make. After that, SQLite allows only storagelab's own statements.
     """
     ((version,),) = ask(connection, file, "PRAGMA user_version")
     ((application,),) = ask(connection, file, "PRAGMA application_id")
@@ -197,14 +199,14 @@ def check_made_by_us(connection: Connection, file: Path) -> None:
 
 
 def _is_ours(kind: object, name: object, table: object, sql: object) -> bool:
-    if sql is None:  # the index of a primary key
+    if sql is None:  # SQLite's own index of a primary key has no statement
         return kind == "index" and table in _TABLES and str(name).startswith("sqlite_autoindex_")
     return isinstance(sql, str) and _bare(sql) in _our_statements()
 
 
 @cache
 def _our_statements() -> frozenset[str]:
-    """The statements that each version of the schema may contain, without comments and blanks."""
+    """Returns the statements that any readable version of the schema may contain, without comments and blanks."""
     ours = {_bare(statement.rstrip().removesuffix(";")) for statement in schema_statements()}
     today, first = "repetition INTEGER NOT NULL,", "repetition INTEGER NOT NULL CHECK (repetition >= 1),"
     return frozenset(ours | {one.replace(today, first) for one in ours})
@@ -215,7 +217,7 @@ def _bare(statement: str) -> str:
 
 
 def schema_statements() -> Iterator[str]:
-    """The statements of the schema one by one: SQLite's own function for scripts would commit in between."""
+    """Yields the statements of the schema one by one. SQLite's own function for scripts would commit between them."""
     statement = ""
     for line in resources.files("storagelab.run").joinpath("schema.sql").read_text("utf-8").splitlines(keepends=True):
         statement += line
@@ -230,18 +232,21 @@ _ALLOWED = {
     sqlite3.SQLITE_FUNCTION: (1, {"coalesce", "count", "iif", "json_remove", "json_valid", "max", "sum"}),
     sqlite3.SQLITE_PRAGMA: (0, {"query_only", "quick_check"}),
 }
-"""The actions that a statement may take, with the names allowed in SQLite's first or second argument."""
+"""The actions that a statement may take. Each has the position of the argument that SQLite passes, and the names that
+are allowed there."""
 
 
 def _allowed(action: int, *names: str | None) -> int:
-    """SQLite asks this about everything that a statement would do, when the statement is prepared."""
+    """Decides whether an action is allowed. SQLite calls this for each action of a statement when it prepares the
+    statement.
+    """
     place, known = _ALLOWED.get(action, (0, set()))
     ok = action in (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_TRANSACTION) or names[place] in known
     return sqlite3.SQLITE_OK if ok else sqlite3.SQLITE_DENY
 
 
 def check_whole(connection: sqlite3.Connection, file: Path) -> None:
-    """Runs SQLite's own check of every page: 0.4 s for half a gigabyte. Raises StoreError."""
+    """Lets SQLite check every page. This takes 0.4 s for half a gigabyte. Raises StoreError."""
     try:
         found = connection.execute("PRAGMA quick_check(5)").fetchall()
     except sqlite3.OperationalError:
@@ -262,17 +267,17 @@ _OUT_OF_BOUNDS = "is out of range"
 
 
 Shared = dict[object, Any]
-"""The configurations and levels of cells, and environments, by their texts: many runs share them."""
+"""Maps texts in a store to the configurations, levels and environments that they describe. Many runs share them."""
 
 
 RUN_COLUMNS = tuple(Run.model_fields)
 
 
 def read_run(row: Sequence[Any], shared: Shared) -> Run | str:
-    """A stored row (texts as text or bytes) as a value; or a message that names the run that can't be read, with the
-    reason.
+    """Reads a stored row, whose texts are text or bytes. Returns the run. If the run can't be read, returns a message
+    that names it and the reason.
 
-    A run without elapsed time counts as failed, because rates can't be computed. All rows of one store use the same
+    A run without elapsed time counts as failed, because no rate can be computed. All rows of one store use the same
     `shared`.
     """
     fields = dict(zip(RUN_COLUMNS, row, strict=True))
@@ -308,14 +313,14 @@ def _measurement(text: str, config: Config, shared: Shared) -> Measurement:
         measurement = Measurement.model_validate_json(measurement_of_today(text, config.workload.kind))
     except ValueError as error:
         raise ValueError(f"measurement: {reason_of(error)}") from None
-    # This check is not in the model, because a target may return a value that is not a number. Reports show it as
-    # unknown.
+    # The model has no such check, because a target may return a value that is not a number. Reports show such a value
+    # as unknown.
     for group, counters in measurement.counters.items():
         for name, value in counters.items():
             if abs(value) > MOST:
                 raise ValueError(f"measurement: counters.{group}.{name}: {_OUT_OF_BOUNDS}"[: 3 * _SHOWN])
     environment = shared.setdefault(json.dumps(measurement.environment), measurement.environment)
-    durability = measurement.durability or judged(environment)  # earlier versions stored none
+    durability = measurement.durability or judged(environment)  # earlier versions stored no durability
     return measurement.model_copy(update={"environment": environment, "durability": durability})
 
 
@@ -330,7 +335,7 @@ def _text(value: object) -> str:
 
 
 def reason_of(error: Exception) -> str:
-    """The description of an invalid stored value: its place and its content."""
+    """Describes an invalid stored value: its place and its content."""
     if isinstance(error, ValidationError):
         first = error.errors(include_url=False, include_context=False)[0]
         place = ".".join(map(str, first["loc"]))[:_SHOWN]
@@ -340,8 +345,8 @@ def reason_of(error: Exception) -> str:
 
 
 def damaged(file: Path, lost: Sequence[str], readable: int | None) -> StoreError:
-    """The error for a damaged store. It names what can't be read, the number of readable runs (None: not tried), and
-    the way out.
+    """Makes the error for a damaged store. It says what can't be read, how many runs can still be read (None if this
+    was not tried), and how to save them.
     """
     listed = "".join(f"\n    {one}" for one in lost[:_LISTED])
     more = f"\n    and {len(lost) - _LISTED} more" if len(lost) > _LISTED else ""
@@ -352,14 +357,14 @@ def damaged(file: Path, lost: Sequence[str], readable: int | None) -> StoreError
     )
 
 
-# --- what earlier versions stored -------------------------------------------------------------------------------------
+# --- conversion of what earlier versions stored -----------------------------------------------------------------------
 
 
 _KEYS = {name for member in KINDS.values() for name in member.model_fields}
 
 
 def config_of_today(config: Any) -> Any:
-    """A stored configuration with only the keys of its kind of workload."""
+    """Returns a stored configuration in today's form: its workload has only the keys of its kind."""
     match config:
         case {"workload": {"kind": "random-insert" | "sequential-insert" | "mixed" as named_kind, **keys}}:
             kind = named_kind if keys.get("block_bytes") is None else "raw-io"
@@ -370,7 +375,9 @@ def config_of_today(config: Any) -> Any:
 
 
 def measurement_of_today(text: str, kind: str) -> str:
-    """A stored measurement of a workload of that kind, with its work under the name of its unit."""
+    """Returns a stored measurement in today's form. `kind` is the kind of its workload. The amount of work has the name
+    of its unit.
+    """
     if KINDS[kind].raw_io:
         measurement = json.loads(text)
         match measurement:
@@ -380,11 +387,11 @@ def measurement_of_today(text: str, kind: str) -> str:
 
 
 def experiment_of_today(experiment: Any) -> Any:
-    """A stored experiment. Two kinds of races no longer exist: races for a good layout, and races that began with
-    small-scale runs. They are read as experiments of all repetitions, most of which are missing: all runs are shown,
-    and only the layouts that ran are compared. The list of hosts that shared the rounds is left out, because each run
-    names its host. If a store does not say whether orders are balanced, it continues with rounds that are shuffled
-    separately.
+    """Returns a stored experiment in today's form. Two kinds of races no longer exist: races for a good layout, and
+    races that began with runs at a small scale. They are read as experiments of all repetitions, most of which are
+    missing. So reports show all runs, and compare only the layouts that ran. The list of hosts that shared the rounds
+    is left out, because each run names its host. If a store does not say whether orders are balanced, its rounds
+    continue to be shuffled separately.
     """
     if not isinstance(experiment, dict):
         return experiment

@@ -1,4 +1,4 @@
-"""Reads an experiment's stored runs and its plan: all of them, or the readable rest of a damaged store."""
+"""Reads an experiment's stored runs and its plan. If a store is damaged, reads the part that can still be read."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Results(NamedTuple):
 
 
 def read(name: str, results: Path, *, whole: bool = False) -> Results:
-    """The stored parts of an experiment, found by its name or its spec file. If there are very many runs, only some are
-    `in_detail`, unless `whole`. Raises StoreError, also for a damaged store.
+    """Reads the stored parts of an experiment. `name` is its name or its spec file. If there are very many runs, only
+    some are read `in_detail`, unless `whole` is true. Raises StoreError, for example if the store is damaged.
     """
     folder, spec = _found(name, results)
     file = folder / FILE_NAME
@@ -44,10 +44,10 @@ def read(name: str, results: Path, *, whole: bool = False) -> Results:
 
 
 def salvage(name: str, results: Path) -> tuple[Results, list[str]]:
-    """Reads and returns the readable part of a damaged store, with a description of the rest. Otherwise like `read`.
+    """Reads the part of a damaged store that can still be read, and describes the rest. Otherwise like `read`.
 
-    If its experiment can't be read, use the stored text of the spec, else the file `name`. Raises StoreError if none of
-    the three can be read.
+    If the experiment can't be read, uses the stored text of the spec. If this can't be read either, uses the file
+    `name`. Raises StoreError if none of the three can be read.
     """
     folder, spec = _found(name, results)
     with Store.salvaging(folder) as store:
@@ -58,8 +58,8 @@ def salvage(name: str, results: Path) -> tuple[Results, list[str]]:
 
 
 def as_begun(experiment: Experiment, results: Path) -> Experiment:
-    """The experiment of a spec, with the order of its stored campaign, because a campaign of an earlier version keeps
-    its order. The callers report an unreadable store."""
+    """Returns the experiment of a spec with the order of its stored campaign. A campaign that an earlier version began
+    keeps its order. This function ignores an unreadable store; its callers report it."""
     folder = results / experiment.name
     with contextlib.suppress(StoreError), Store.salvaging(folder) as store:
         begun = store.experiment()
@@ -69,7 +69,9 @@ def as_begun(experiment: Experiment, results: Path) -> Experiment:
 
 
 def judged_as_in(experiment: Experiment, spec: Experiment) -> Experiment:
-    """The stored experiment, with the spec file's current keys for judging, if the file describes the same runs."""
+    """Returns the stored experiment with the keys for judging that the spec file has now. If the file describes other
+    runs, returns the stored experiment unchanged.
+    """
     if spec.sha256 != experiment.sha256:
         return experiment
     update = {"prefer": spec.prefer, "indifferent": spec.indifferent, "factors": spec.factors, "base": spec.base}
@@ -77,8 +79,8 @@ def judged_as_in(experiment: Experiment, spec: Experiment) -> Experiment:
 
 
 def _preferring(experiment: Experiment) -> Experiment:
-    """The stored experiment. If its spec sets no preferences, it gets today's defaults, not the defaults of its
-    version."""
+    """Returns the stored experiment. If its spec sets no preferences, today's defaults replace those of the version
+    that stored it."""
     with contextlib.suppress(tomllib.TOMLDecodeError):
         if experiment.text and "prefer" not in tomllib.loads(experiment.text):
             return experiment.model_copy(update={"prefer": PREFERENCES})
@@ -86,7 +88,9 @@ def _preferring(experiment: Experiment) -> Experiment:
 
 
 def _found(name: str, results: Path) -> tuple[Path, Experiment | None]:
-    """The folder of an experiment, and the spec if `name` is its file. `name` can be the folder itself, too."""
+    """Returns the folder of an experiment. Also returns the spec if `name` is the path of a spec. `name` can also be
+    the folder itself.
+    """
     spec = reading.load(Path(name)) if name.endswith(".toml") and Path(name).exists() else None
     folder = results / (name if spec is None else spec.name)
     folder = Path(name) if not folder.is_dir() and (Path(name) / FILE_NAME).is_file() else folder
@@ -100,7 +104,7 @@ def _found(name: str, results: Path) -> tuple[Path, Experiment | None]:
 
 
 def _plan(experiment: Experiment) -> Plan:
-    """Raises StoreError if no spec could have made the experiment."""
+    """Expands the experiment to its plan. Raises StoreError if no spec could have declared this experiment."""
     try:
         return matrix.expand(experiment)
     except SpecError as error:
@@ -126,12 +130,12 @@ def _experiment(store: Store, spec: Experiment | None) -> tuple[Experiment, Plan
 
 
 def as_run(experiment: Experiment, plan: Plan, runs: Sequence[Run]) -> Plan:
-    """The plan that these runs of an experiment followed; for a race, its rounds so far."""
+    """Returns the plan that these runs of an experiment followed. For a race, this plan has the rounds so far."""
     return plan if experiment.race is None else plan_of(experiment, runs)
 
 
 def of_plan(file: Path, plan: Plan, runs: Sequence[Run]) -> tuple[Run, ...]:
-    """Checks that `runs`, read from `file`, belong to cells of the plan, and returns them. Raises StoreError."""
+    """Checks that `runs`, which were read from `file`, belong to cells of the plan. Returns them. Raises StoreError."""
     fitting, strange = _of_plan(plan, runs)
     if strange:
         raise damaged(file, strange, len(fitting))
@@ -139,7 +143,7 @@ def of_plan(file: Path, plan: Plan, runs: Sequence[Run]) -> tuple[Run, ...]:
 
 
 def _of_plan(plan: Plan, runs: Sequence[Run]) -> tuple[tuple[Run, ...], list[str]]:
-    """The runs of the plan's cells, and a description of the runs that belong to no cell."""
+    """Returns the runs of the plan's cells, and a description of the runs that belong to no cell."""
     levels = {cell.cell_id: cell.levels for cell in plan.cells}
     return tuple(run for run in runs if levels.get(run.cell_id) == run.levels), [
         f"run {run.cell_id[:40]}, repetition {run.repetition}: no cell of that name has its levels"
@@ -152,15 +156,15 @@ def _of_plan(plan: Plan, runs: Sequence[Run]) -> tuple[tuple[Run, ...], list[str
 
 
 class JointCampaign(NamedTuple):
-    """One campaign, gathered from several; it has as many repetitions as all parts together."""
+    """One campaign that was joined from several. Its number of repetitions is the sum of those of its parts."""
 
     experiment: Experiment
     runs: tuple[Run, ...]
 
 
 def gathered(parts: Sequence[Results]) -> JointCampaign:
-    """Joins parts into one campaign: the rounds of each part follow the rounds of the previous part. Raises StoreError
-    if they can't be one campaign.
+    """Joins several campaigns into one. The rounds of each part follow the rounds of the previous part. Raises
+    StoreError if the parts can't be one campaign.
     """
     first, *others = parts
     for other in others:
@@ -197,10 +201,10 @@ def gathered(parts: Sequence[Results]) -> JointCampaign:
 
 
 def _check(part: Results) -> None:
-    """Raises StoreError unless the part is a campaign of real servers that knows its host."""
+    """Raises StoreError unless the part is a measured campaign whose runs name their host."""
     measured = [run for run in part.runs if run.measurement is not None]
     if "/" in part.experiment.name:
-        problem = "holds the small worlds of a race\n  gather measured campaigns"
+        problem = "holds a race's runs at a small scale\n  gather measured campaigns"
     elif part.experiment.blocks > 1:
         problem = (
             "prepares levels several times, and hosts are not compared across preparations\n"
@@ -209,7 +213,7 @@ def _check(part: Results) -> None:
     elif part.experiment.race is not None:
         problem = "is a race, which is decided round by round on one host\n  run all repetitions"
     elif any(run.config.simulated for run in part.runs):
-        problem = "is simulated: the same runs come out on every host\n  gather measured campaigns"
+        problem = "is simulated, and simulated runs are the same on every host\n  gather measured campaigns"
     elif not measured:
         problem = "has no run that was measured"
     elif not all(map(host_of, measured)):
@@ -226,7 +230,7 @@ def _check(part: Results) -> None:
 
 
 class Racing:
-    """The race of an experiment. `tell` receives the state of the race after each round."""
+    """The race of an experiment, while it runs. `tell` receives the state of the race after each round."""
 
     def __init__(
         self,
@@ -235,7 +239,7 @@ class Racing:
         budget_s: float | None = None,
         tell: Callable[[RaceState], None] = lambda _: None,
     ) -> None:
-        """Raises SpecError if the experiment can't be raced."""
+        """Begins or continues the race. Raises SpecError if the experiment can't be a race."""
         problem = ""
         if experiment.order == "cell-by-cell":
             problem = "in the order cell-by-cell, layouts don't run in rounds, so none is ever behind"
@@ -254,7 +258,7 @@ class Racing:
         self._runs.append(timed(run))
 
     def further(self) -> Plan:
-        """The plan with the next round, if there is one."""
+        """Returns the plan with the next round, if there is one."""
         self.state = self._state()
         self.tell(self.state)
         return self.state.plan
@@ -264,13 +268,15 @@ class Racing:
 
 
 def whole(experiment: Experiment, rounds: int) -> Plan:
-    """The plan if no layout leaves, with the largest number of rounds that is allowed and can be planned."""
+    """Returns the plan for the case that no layout leaves the race. It has at most `rounds` rounds, and at most as many
+    as can be planned.
+    """
     cells = len(matrix.expand(experiment.model_copy(update={"repetitions": 1})).cells)
     return matrix.expand(experiment.model_copy(update={"repetitions": max(1, min(rounds, matrix.MAX_RUNS // cells))}))
 
 
 def plan_of(experiment: Experiment, runs: Iterable[Run]) -> Plan:
-    """The plan of a stored race: the rounds of which at least one run was made."""
+    """Returns the plan of a stored race: all rounds of which at least one run was made."""
     made = [timed(run) for run in runs]
     rounds = max((run.repetition for run in made), default=1)
     return race_state(experiment, whole(experiment, max(rounds, 1)), made, rounds=rounds).plan

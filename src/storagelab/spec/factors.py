@@ -21,17 +21,17 @@ _CANNOT_VARY = dict.fromkeys((*keys.HEADER, "labels"), _WHOLE_EXPERIMENT) | {
     "exclude": "defines what the matrix leaves out, so it can't be a factor",
 }
 _OF_THE_LOAD = ("workload",)
-"""Tables of the spec that describe the load."""
+"""The tables of a spec that describe the load."""
 _OF_THE_CONDITIONS = (*_OF_THE_LOAD, "between_runs", "measure", "layout.data_size_bytes")
-"""Tables, and a key, that set the conditions under which layouts are compared. All other keys are the user's choice:
-layout, drives, server. This is the only place that distinguishes the two."""
+"""The tables (and one single key) that set the conditions under which layouts are compared. All other keys (layout,
+drives, server) are the user's choice. No other place in the code distinguishes conditions from choices."""
 _LONGEST_LABEL = 24
 _HIGHEST_PRICE = 10**9
 _QUOTES = 'Put the path in quotes, with its dots: "layout.data_files" = ...'
 
 
 def read_factors(raw: keys.Tables, base: keys.Tables) -> tuple[Factor, ...]:
-    """The factors, with each path and level checked against `base`. Raises SpecError that names the key."""
+    """Returns the factors. Checks each path and each level against `base`. Raises SpecError that names the key."""
     errors, read = list[SpecError](), list[Factor]()
     for name, levels in raw.items():
         with noting(errors):
@@ -52,8 +52,8 @@ def read_factors(raw: keys.Tables, base: keys.Tables) -> tuple[Factor, ...]:
 
 
 def with_labels(factors: Sequence[Factor], labels: object) -> tuple[Factor, ...]:
-    """The factors with their short names and the prices of their levels. Raises SpecError if a label names a key that
-    does not vary.
+    """Returns the factors with their short names and with the prices of their levels. Raises SpecError if a label names
+    a key that does not vary.
     """
     if not isinstance(labels, dict):
         hint = "Write [labels] on a line of its own, and the factors' short names below it."
@@ -87,11 +87,11 @@ def _tables_of_prices(labels: keys.Tables) -> keys.Tables:
     if isinstance(given, dict) and all(isinstance(prices, dict) for prices in given.values()):
         return given
     hint = f'Such as [labels.{PRICE}] with the line "layout.log" = {{ a = 20, b = 90 }} below it.'
-    raise SpecError("must name a factor, and what each of its levels costs", key=f"labels.{PRICE}", hint=hint)
+    raise SpecError("must name a factor, and the price of each of its levels", key=f"labels.{PRICE}", hint=hint)
 
 
 def _prices(factors: Sequence[Factor], name: str, given: Mapping[str, Any]) -> dict[str, float]:
-    """Maps each level, as text, to its price. Raises SpecError unless each level has a price."""
+    """Maps each level of the factor `name`, as text, to its price. Raises SpecError if a level has no price."""
     of = next((factor for factor in factors if factor.name == name), None)
     key = ("labels", PRICE, name)
     if of is None:
@@ -137,14 +137,14 @@ def _refuse_what_cannot_vary(name: str, place: keys.Parts) -> None:
 
 
 def is_condition(factor: Factor) -> bool:
-    """Whether the factor's levels are conditions, not choices: they set only the workload, the steps between runs, or
-    the measurement. A factor that also sets another key counts as a choice.
+    """Whether the factor's levels are conditions, not choices. They are conditions if they set only the workload, the
+    steps between runs, the measurement or the data's size. A factor that sets any other key counts as a choice.
     """
     return _sets_only(factor, _OF_THE_CONDITIONS)
 
 
 def is_load(factor: Factor) -> bool:
-    """Whether the factor's levels are loads, one kind of condition."""
+    """Whether the factor's levels set only keys of the load. Every such factor is also a condition."""
     return _sets_only(factor, _OF_THE_LOAD)
 
 
@@ -168,12 +168,12 @@ def _table(path: str) -> str:
 
 
 def is_price(path: str) -> bool:
-    """Whether a path names a volume's price, which affects no run."""
+    """Whether a path names a volume's price. A price affects no run."""
     return _table(path) == "volumes" and path.endswith(f".{PRICE}")
 
 
 def _plain(name: str, levels: Sequence[Any], base: keys.Tables) -> list[Level]:
-    """The levels of a factor that is named by a key's path. Each level is a value of that key."""
+    """Reads the levels of a factor whose name is the path of a key. Each level is a value of that key."""
     if is_price(name):
         hint = "Let labelled levels set it, each beside the keys of the volume that has this price."
         raise SpecError("affects no run, so it can't be a factor", key=keys.dotted(("factors", name)), hint=hint)
@@ -195,7 +195,7 @@ def _plain(name: str, levels: Sequence[Any], base: keys.Tables) -> list[Level]:
 
 
 def _labelled(name: str, levels: Sequence[Any], base: keys.Tables) -> Iterator[Level]:
-    """Labelled levels; each sets any number of keys. A level that sets no key stands for the spec as written."""
+    """Reads labelled levels. Each level sets any number of keys. A level that sets no key leaves the spec unchanged."""
     labels: list[str] = []
     for position, level in enumerate(levels):
         place = ("factors", name, position)
@@ -228,7 +228,7 @@ def _label(level: keys.Tables, place: keys.Parts, earlier: Sequence[str]) -> str
 
 
 def _refuse_misleading_name(name: str, levels: Sequence[keys.Tables]) -> None:
-    """Refuses a labelled factor that is named after a key but does not set that key: the name in reports would
+    """Refuses a labelled factor that is named after a key but does not set that key, because its name in reports would
     mislead.
     """
     try:
@@ -243,7 +243,7 @@ def _refuse_misleading_name(name: str, levels: Sequence[keys.Tables]) -> None:
 
 
 def _check_path(path: str, place: keys.Parts, base: keys.Tables) -> None:
-    """Refuses a path that names no key, or a volume that the spec does not declare."""
+    """Refuses a path that names no key, and a path that names a volume or drive that the spec does not declare."""
     known = keys.known_paths(base)
     if path.partition(".")[0] in _CANNOT_VARY:
         _refuse_what_cannot_vary(path, place)
@@ -267,7 +267,9 @@ def _check_path(path: str, place: keys.Parts, base: keys.Tables) -> None:
 
 
 def _checked_sets(path: str, value: object, place: keys.Parts, base: keys.Tables) -> dict[str, AnyJson]:
-    """The keys and values that a level sets. Each value is checked alone, even if the spec still lacks other keys."""
+    """Returns the keys that a level sets, with their values. Each value is checked alone, so the spec may still lack
+    other keys.
+    """
     try:
         path, value = units.value_with_unit(path, value)
     except ValueError as error:
@@ -281,7 +283,7 @@ def _checked_sets(path: str, value: object, place: keys.Parts, base: keys.Tables
 
 
 def same(one: object, other: object) -> bool:
-    """Whether two levels are the same: 1 and 1.0 are the same, 1 and true are not."""
+    """Whether two levels are the same. 1 and 1.0 are the same, but 1 and true are not."""
     return isinstance(one, bool) == isinstance(other, bool) and one == other
 
 
@@ -291,7 +293,9 @@ def same(one: object, other: object) -> bool:
 
 
 def read_excludes(raw: object, factors: Sequence[Factor]) -> tuple[dict[str, JsonValue], ...]:
-    """The combinations that are not run: maps names of factors to levels. Raises SpecError that names the key."""
+    """Returns the combinations that are not run. Each maps names of factors to levels. Raises SpecError that names the
+    key.
+    """
     if not isinstance(raw, list) or not all(isinstance(entry, dict) for entry in raw):
         hint = "Write [[exclude]], in double brackets, on a line of its own, and the factors' levels below it."
         raise SpecError("must be a list of tables", key="exclude", hint=hint)

@@ -1,6 +1,5 @@
 """Refuses content that no spec may have under any key: too many entries, passwords, values of types that no key takes,
-and characters that a terminal or a chart can't show.
-"""
+and control characters that a terminal or a chart can't show."""
 
 from __future__ import annotations
 
@@ -12,25 +11,26 @@ from storagelab.errors import SpecError, code_point_of_odd
 from storagelab.spec.keys import Parts, Tables, dotted
 
 MOST_ENTRIES = 1024
-"""The most entries of a table or list: levels, volumes, exclusions."""
+"""The largest number of entries in a table or list, such as levels, volumes or exclusions."""
 _DEEPEST = 12
 _MOST_DOTS = 2 * MOST_ENTRIES
-"""The most dots in a line: TOML's parser takes quadratic time for a key with many dots, and no list of numbers has
-more."""
+"""The largest number of dots in a line. TOML's parser takes quadratic time for a key with many dots. A list of at most
+MOST_ENTRIES numbers has fewer dots."""
 _URL_WITH_PASSWORD = re.compile(r"://[^\s/@:\[]*:(?:[^\s/@]*|(?!\d*[/?,])[^\s@]*)@")
-"""scheme://user:password@host. A port followed by a later "@", as in some user names, is not a password."""
+"""Matches scheme://user:password@host. If "@" follows a port later in the text, as in some user names, the port is not
+taken for a password."""
 _PASSWORD_WORD = re.compile(r"\b(?:ssl)?password\s*=\s*\S", re.IGNORECASE)
 
 
 def refuse_long_keys(text: str) -> None:
-    """Checks the text before it is read as TOML. Raises SpecError that names the line."""
+    """Refuses lines with too many dots, before the text is parsed as TOML. Raises SpecError that names the line."""
     for number, line in enumerate(text.splitlines(), start=1):
         if line.count(".") > _MOST_DOTS:
             raise _too_deep(f"line {number}")
 
 
 def _too_deep(key: str) -> SpecError:
-    return SpecError("is nested too deeply", key=key, hint="A spec has tables of tables, no more.")
+    return SpecError("is nested too deeply", key=key, hint="A spec has only tables in tables.")
 
 
 def refuse_foreign(raw: Tables, text: str) -> None:
@@ -40,7 +40,7 @@ def refuse_foreign(raw: Tables, text: str) -> None:
     _refuse_too_much(raw, ())
     _refuse_passwords(raw, text)
     for parts, value in _leaves(raw, ()):
-        # Control characters are refused. Only a question may have several lines.
+        # Control characters are refused. Only the question may have several lines.
         odd = next((found for part in parts if isinstance(part, str) and (found := code_point_of_odd(part))), "")
         where = "its key" if odd else ""
         if isinstance(value, str) and not odd:
@@ -52,10 +52,10 @@ def refuse_foreign(raw: Tables, text: str) -> None:
 
 
 def refuse_odd_values(raw: Tables) -> None:
-    """Refuses too many entries, and values of types that no key takes, in a stored spec. Raises SpecError that names
-    the key.
+    """Refuses a stored spec that has too many entries, or values of types that no key takes. Raises SpecError that
+    names the key.
 
-    Characters that can't be shown are allowed: earlier versions stored them, and all output escapes them.
+    Control characters are allowed, because earlier versions stored them, and all output escapes them.
     """
     _refuse_too_much(raw, ())
     for parts, value in _leaves(raw, ()):
@@ -75,7 +75,7 @@ def _refuse_too_much(value: object, parts: Parts) -> None:
 
 
 def _refuse_passwords(raw: Tables, text: str) -> None:
-    """Refuses a password in values, names or comments. The message gives only the place of the password."""
+    """Refuses a password in values, names or comments. The message says where the password is, but does not show it."""
     way_out = (
         "A spec is stored with its results, so it must hold no password. Use dsn_env (names the variable that holds\n"
         "  the DSN), ~/.pgpass, or the variables PGPASSWORD (PostgreSQL) and MYSQL_PWD (MariaDB, MySQL)."
@@ -96,7 +96,7 @@ def _holds_password(text: str) -> bool:
 
 
 def _refuse_foreign_value(parts: Parts, value: object) -> None:
-    """Refuses values that are valid TOML but that no key takes: dates, infinities, numbers beyond 64 bits."""
+    """Refuses values that are valid TOML but that no key takes: dates, infinite numbers, and numbers beyond 64 bits."""
     match value:
         case bool() | str() | dict() | list():
             return
@@ -113,7 +113,9 @@ def _refuse_foreign_value(parts: Parts, value: object) -> None:
 
 
 def _leaves(value: object, parts: Parts) -> Iterator[tuple[Parts, object]]:
-    """Yields every value that is not a table or a list, and every empty table or list, each with its place."""
+    """Yields every value that is not a table or a list, with its place. Also yields every empty table and every empty
+    list.
+    """
     if isinstance(value, dict) and value:
         for name, inside in value.items():
             yield from _leaves(inside, (*parts, name))

@@ -1,9 +1,8 @@
-"""Opens files that others wrote: specs, profiles, captures, predictions, traces, scripts and dumps. Also finds the
-files that a spec names.
+"""Opens files that people or other programs wrote: specs, profiles, captures, predictions, traces, scripts and dumps.
+Also finds the files that a spec names.
 
-It reads only regular files, because a device may never end, and a FIFO may have no writer. A lint
-(`tests/test_tidy.py`) refuses any other way to open such a file.
-"""
+Only regular files are read, because a device may never end, and a FIFO may have no writer. A test
+(`tests/test_tidy.py`) refuses code that opens such a file in any other way."""
 
 from __future__ import annotations
 
@@ -25,12 +24,14 @@ from storagelab.model.config import Config
 from storagelab.model.volume import BY_HAND
 
 MOST_BYTES = 2**20
-"""The largest size of a file that people write."""
+"""The largest size, in bytes, of a file that people write."""
 
 
 @contextlib.contextmanager
 def opened(path: Path, most_bytes: int | None = None) -> Iterator[BinaryIO]:
-    """Opens a regular file of at most `most_bytes` for reading. Raises OSError; its `strerror` explains the problem."""
+    """Opens a regular file of at most `most_bytes` for reading. Raises OSError, whose `strerror` explains the
+    problem.
+    """
     # Without O_NONBLOCK, opening a FIFO would block.
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         found = os.fstat(file.fileno())
@@ -44,13 +45,15 @@ def opened(path: Path, most_bytes: int | None = None) -> Iterator[BinaryIO]:
 
 
 def text_of(path: Path, most_bytes: int = MOST_BYTES) -> str:
-    """The text of a file, which must be UTF-8. Raises OSError as `opened`, and ValueError."""
+    """Returns the text of a file. Raises OSError like `opened`, and ValueError if the text is not UTF-8."""
     with opened(path, most_bytes) as file:
         return file.read(most_bytes).decode("utf-8-sig")
 
 
 def json_of(path: Path, most_bytes: int) -> Any:
-    """The content of a JSON file, without NaN and infinities. Raises OSError as `opened`, and ValueError."""
+    """Returns the content of a JSON file. Raises OSError like `opened`, and ValueError if the file has NaN, infinite
+    numbers or an error.
+    """
     try:
         return json.loads(text_of(path, most_bytes), parse_constant=_refuse)
     except RecursionError:
@@ -58,7 +61,7 @@ def json_of(path: Path, most_bytes: int) -> Any:
 
 
 def toml_of(text: str) -> dict[str, Any]:
-    """Raises ValueError."""
+    """Returns the content of a TOML text. Raises ValueError if the text is not valid TOML."""
     try:
         return tomllib.loads(text)
     except RecursionError:
@@ -70,7 +73,7 @@ def _refuse(constant: str) -> NoReturn:
 
 
 def begin_of(path: Path, most_bytes: int, key: str) -> bytes:
-    """The first bytes of a file that a spec's key names. Raises PreflightError."""
+    """Returns the first `most_bytes` bytes of a file that the key `key` of a spec names. Raises PreflightError."""
     try:
         with opened(path) as file:
             return file.read(most_bytes)
@@ -80,7 +83,8 @@ def begin_of(path: Path, most_bytes: int, key: str) -> bytes:
         ) from error
 
 
-# --- the files that a spec names, with their hashes: campaigns belong together only if both are equal ---------
+# --- the files that a spec names, with their hashes: campaigns belong together only if their specs and hashes are equal
+# ---
 
 _CHUNK_BYTES = 2**20
 _INCLUDED = re.compile(
@@ -88,12 +92,12 @@ _INCLUDED = re.compile(
     rb"\binfile\s+'([^'\n]+)'",
     re.IGNORECASE | re.MULTILINE,
 )
-"""The commands in a file of SQL with which psql and mariadb read other files."""
+"""Matches the commands in an SQL file with which psql and mariadb read other files."""
 
 
 def named(configs: Iterable[Config], folder: Path) -> dict[str, Path]:
-    """`{"workload.trace: requests.iolog": path}` for every existing file or folder that a key for files names. Relative
-    paths start at `folder`, the spec's folder.
+    """Maps each existing file or folder that a key names to its path: `{"workload.trace: requests.iolog": path}`.
+    Relative paths start at `folder`, the spec's folder.
     """
     found = dict[str, Path]()
     for config in configs:
@@ -103,7 +107,7 @@ def named(configs: Iterable[Config], folder: Path) -> dict[str, Path]:
                 found[f"{key}: {text}"] = path
             if key == "workload.setup":
                 found |= {f"{key}: {os.path.relpath(one, folder)}": one for one in _included(path, folder, {path})}
-            if path.suffix == ".lua":  # a script may require its neighbours
+            if path.suffix == ".lua":  # a script may load the other scripts of its folder
                 beside = Path(text).parent
                 found |= {f"{key}: {beside / one.name}": one for one in path.parent.glob("*.lua") if one != path}
         for name, volume in config.volumes.items():
@@ -114,8 +118,8 @@ def named(configs: Iterable[Config], folder: Path) -> dict[str, Path]:
 
 
 def _included(path: Path, folder: Path, known: set[Path]) -> set[Path]:
-    """The files that a file of SQL includes or loads, directly or through other files. Relative names start at the
-    file's folder, or at `folder`.
+    """Returns the files that an SQL file includes or loads, directly or through other files. Relative names start at
+    the file's folder or at `folder`.
     """
     text = begin_of(path, MOST_BYTES, "workload.setup") if path.is_file() else b""
     names = [os.fsdecode(b"".join(found)) for found in _INCLUDED.findall(text)]
@@ -132,13 +136,13 @@ def _texts(config: Config) -> Iterator[tuple[str, str]]:
 
 
 def _called(key: str, command: str, folder: Path) -> Iterator[tuple[str, Path]]:
-    """The files that a command names, below the spec's folder or relative to it. If such a file is in a folder below
-    the spec's, the whole folder counts: a script may call its neighbours. A folder in the command does not count: the
-    volume may be mounted there.
+    """Yields the files that a command names, if they are below the spec's folder or have a relative name. If such a
+    file is in a subfolder of the spec's folder, the whole subfolder counts, because a script may call other scripts
+    there. A folder that the command names does not count, because the volume may be mounted there.
     """
     try:
         words = shlex.split(command, comments=True)
-    except ValueError:  # the shell may read it nevertheless
+    except ValueError:  # the shell may accept what shlex refuses
         words = command.split()
     for word in words:
         name = word.rstrip(";&|)")
@@ -152,12 +156,16 @@ def _called(key: str, command: str, folder: Path) -> Iterator[tuple[str, Path]]:
 
 
 def hashes(files: Mapping[str, Path]) -> dict[str, str]:
-    """The SHA-256 of each file; of a folder, of the names and contents of its files. Raises OSError."""
+    """Returns the SHA-256 of each file. For a folder, the hash covers the names and contents of all its files. Raises
+    OSError.
+    """
     return {name: _of_folder(path) if path.is_dir() else _of_file(path) for name, path in sorted(files.items())}
 
 
 def differences(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
-    """A line for each file whose content differs. Campaigns of versions that stored no hashes have no lines."""
+    """Returns a line for each file whose content differs. Returns no lines if a campaign comes from a version that
+    stored no hashes.
+    """
     if not old or not new:
         return []
     return [
@@ -174,7 +182,7 @@ def _of_folder(folder: Path) -> str:
 
 
 def _of_file(path: Path) -> str:
-    """Only regular files are read: another kind of file may never end."""
+    """Returns the SHA-256 of a regular file. Other kinds of files are not read, because they may never end."""
     digest = hashlib.sha256()
     if path.is_file():
         with opened(path) as file:

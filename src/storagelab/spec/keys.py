@@ -1,8 +1,7 @@
 """The keys of a spec: their names, their possible values, and messages about wrong keys and values.
 
-Everything comes from the model's JSON schema. So a new field of the model is at once a key of the spec, a path that a
-factor can name, and a suggestion for a mistyped key. Shared by `spec`, `rules` and `matrix`.
-"""
+Names and values come from the model's JSON schema. So each new field of the model is automatically a key of the spec, a
+path that a factor can name, and a suggestion for a mistyped key. `spec`, `rules` and `matrix` share this module."""
 
 from __future__ import annotations
 
@@ -24,20 +23,20 @@ Schema = dict[str, Any]
 Tables = Mapping[str, Any]
 """A spec's content as TOML returns it: text, numbers, booleans, lists, and tables of these."""
 Parts = tuple[str | int, ...]
-"""A place in a spec: names of tables and keys, and positions in lists, counted from 0."""
+"""A place in a spec: names of tables and keys, and positions in lists. Positions count from 0."""
 
 M = TypeVar("M", bound=BaseModel)
 
 
 def _any_workload() -> type[BaseModel]:
-    """The keys of every kind of load. A level can change the kind, so a spec may have the keys of all kinds, and each
-    key is checked separately. `rules` checks that a key belongs to the kind of a cell.
+    """Makes a model with the keys of every kind of load. A level can change the kind, so a spec may have keys of all
+    kinds. Each key is checked separately. `rules` checks later that a key belongs to the kind of the cell.
     """
     fields = dict[str, Any]()
     for member in KINDS.values():
         for name, field in member.model_fields.items():
-            # If several kinds have a key, it takes the values of the first of these kinds. Raw I/O comes last, because
-            # it takes the fewest values. The key may be missing.
+            # If several kinds have a key of this name, its values are those of the first of these kinds. Raw I/O comes
+            # last, because it takes the fewest values. No key is required.
             optional = copy(field)
             optional.default, optional.default_factory = None, None
             fields.setdefault(name, (field.annotation, optional))
@@ -49,12 +48,11 @@ _AnyWorkload = _any_workload()
 Written: type[Config] = create_model("Written", __base__=Config, workload=(_AnyWorkload, _AnyWorkload()))
 
 HEADER = ("name", "question", "repetitions", "order", "seed", "costly", "blocks", "prefer", "indifferent")
-"""Keys of the whole experiment, before the first table."""
+"""The keys of the whole experiment. They stand before the first table."""
 TABLES = tuple(Written.model_fields)
 TOP_LEVEL = (*HEADER, *TABLES, "labels", "factors", "exclude")
 JUDGEMENT = ("prefer", "indifferent", "labels")
-"""Keys that decide how results are judged and presented. These keys affect no run, so they may change while results are
-kept."""
+"""Keys that decide how results are judged and presented. They affect no run, so they may change while results exist."""
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -63,8 +61,8 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def dotted(parts: Sequence[str | int]) -> str:
-    """A place in TOML's notation, such as `factors."layout.data_files"[2]`. List positions count from 1; long names are
-    cut.
+    """Returns a place in TOML's notation, such as `factors."layout.data_files"[2]`. List positions count from 1. Long
+    names are cut.
     """
     text = ""
     for part in parts:
@@ -76,7 +74,7 @@ def dotted(parts: Sequence[str | int]) -> str:
 
 
 def expected(schema: Schema) -> str:
-    """The values that a key takes, worded to follow "must be"."""
+    """Describes the values that a key takes. The text fits after "must be"."""
     schema = _plain(schema)
     values = schema.get("enum") or ([schema["const"]] if "const" in schema else None)
     if values:
@@ -103,8 +101,8 @@ def expected(schema: Schema) -> str:
 
 
 def _bounds(schema: Schema, step: int) -> str:
-    """The bounds as text for a message. `step` is 1 for whole numbers, so that open bounds can be written as closed
-    ones.
+    """Returns the bounds as text for a message. `step` is 1 for whole numbers: then "above 3" is written as "at least
+    4".
     """
     low, high = schema.get("minimum"), schema.get("maximum")
     above, below = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
@@ -123,7 +121,7 @@ def _bounds(schema: Schema, step: int) -> str:
 
 
 _DEFINED: Schema = {}
-"""The parts of all models whose schema was read, by their names."""
+"""Maps names to definitions that the schemas refer to. Holds the definitions of all models whose schema was read."""
 
 
 @cache
@@ -134,7 +132,7 @@ def schema_of(model: type[BaseModel]) -> Schema:
 
 
 def _plain(schema: Schema) -> Schema:
-    """Follows references and drops "or null", because TOML has no null."""
+    """Returns the schema with references resolved and without "or null", because TOML has no null."""
     if "$ref" in schema:
         return _plain(_DEFINED[schema["$ref"].rpartition("/")[2]])
     options = [option for option in schema.get("anyOf", ()) if option.get("type") != "null"]
@@ -144,7 +142,9 @@ def _plain(schema: Schema) -> Schema:
 
 
 def _entries(schema: Schema) -> Schema | None:
-    """The schema of the entries that users name in an open table, or None for a table with fixed keys."""
+    """Returns the schema of the entries of an open table, whose names the users choose. Returns None for a table with
+    fixed keys.
+    """
     entries = schema.get("additionalProperties")
     return _plain(entries) if isinstance(entries, dict) else None
 
@@ -154,7 +154,7 @@ def _is_table(schema: Schema) -> bool:
 
 
 def _step(schema: Schema, part: str | int) -> Schema | None:
-    """The schema of the value under `part`, or None if there can't be one."""
+    """Returns the schema of the value under `part`, or None if the schema allows no such part."""
     if isinstance(part, int):
         return _plain(schema["items"]) if "items" in schema else None
     if part in schema.get("properties", ()):
@@ -171,10 +171,10 @@ def _schema_at(model: type[BaseModel], parts: Parts) -> Schema:
 
 @cache
 def split_path(path: str) -> tuple[str, ...]:
-    """The parts of a path that names one key, such as "layout.data_files".
+    """Returns the parts of a path that names one key, such as "layout.data_files".
 
     All text after "target.settings." is one part, because names of server settings may contain dots. Raises LookupError
-    if no key has that path; the error's text says whether the path names a table or nothing.
+    if the path names no key. The error's text says whether the path names a table or nothing.
     """
     parts: list[str] = []
     schema, rest = schema_of(Written), path
@@ -197,13 +197,15 @@ def split_path(path: str) -> tuple[str, ...]:
 
 
 def known_paths(tables: Tables) -> list[str]:
-    """Every path that a factor can name, with the volumes and settings in `tables`; NAME stands for any other."""
+    """Returns every path that a factor can name. Includes the volumes and settings of `tables`. NAME stands for any
+    other name.
+    """
     return list(_paths_below(schema_of(Written), tables, ""))
 
 
 def _paths_below(schema: Schema, content: object, prefix: str) -> Iterable[str]:
     inside = content if isinstance(content, Mapping) else {}
-    # In an open table, volumes must be declared; settings need not be.
+    # A path may name only volumes that are declared. Settings need no declaration.
     declared = _is_table(_entries(schema) or {}) and inside
     for name in schema.get("properties") or (inside if declared else [*inside, "NAME"]):
         below = _step(schema, name) or {}
@@ -214,8 +216,8 @@ def _paths_below(schema: Schema, content: object, prefix: str) -> Iterable[str]:
 
 
 def put(tables: Tables, sets: Mapping[str, object]) -> dict[str, Any]:
-    """A copy of `tables` with each path in `sets` set to its value. The copy shares all other values, which never
-    change.
+    """Returns a copy of `tables` in which each path of `sets` has its new value. The copy shares all other values with
+    `tables`. This is safe, because values never change.
     """
     result = dict(tables)
     for path, value in sets.items():
@@ -236,7 +238,7 @@ _KINDS: tuple[Kind, ...] = ("unknown", "wrong", "missing")
 
 
 class Problem(NamedTuple):
-    """A problem for which a model refuses tables: an unknown key, an impossible value, or a missing key."""
+    """A reason why a model refuses tables: an unknown key, a wrong value, or a missing key."""
 
     kind: Kind
     parts: Parts
@@ -244,19 +246,21 @@ class Problem(NamedTuple):
 
 
 def checked(model: type[M], tables: Tables) -> M:
-    """Reads `tables` as a value of `model`, strictly: "4" is not a number, 1 is not true. Raises SpecError that
-    names the key.
+    """Reads `tables` as a value of `model`. No types are converted: "4" is not a number, and 1 is not true. Raises
+    SpecError that names the key.
     """
     try:
         return validated(model, tables)
     except ValidationError:
         found = [error_for(problem, model, tables) for problem in problems(model, tables)]
     refuse(found)
-    raise AssertionError("what has no problem is read")
+    raise AssertionError("a model refused the tables, but no problem was found")
 
 
 def problems(model: type[BaseModel], tables: Tables) -> list[Problem]:
-    """All problems of `tables` with `model`. Unknown keys come first, because a missing key is often a mistyped one."""
+    """Returns all problems that `model` finds in `tables`. Unknown keys come first, because a missing key is often a
+    mistyped one.
+    """
     try:
         validated(model, tables)
     except ValidationError as error:
@@ -267,13 +271,13 @@ def problems(model: type[BaseModel], tables: Tables) -> list[Problem]:
 
 
 def validated(model: type[M], tables: Tables) -> M:
-    """Like `checked`, but raises pydantic's own error."""
+    """Like `checked`, but raises pydantic's own ValidationError."""
     return model.model_validate_json(json.dumps(tables, ensure_ascii=False), strict=True)
 
 
 def _problem(kind: str, place: Parts, tables: Tables) -> Problem:
-    """A problem that pydantic found. pydantic adds to the place the types that it tried, if a key takes several types,
-    and the kind of a load. This function removes both.
+    """Makes a Problem of an error that pydantic found. If a key takes several types, pydantic adds the type that it
+    tried to the place. It also adds the kind of the load. This function removes both.
     """
     if place[:1] == ("workload",) and place[1:2] and place[1] in KINDS:
         place = ("workload", *place[2:])
@@ -290,24 +294,26 @@ _UNKNOWN = "is not a key that storagelab knows"
 
 
 def error_for(problem: Problem, model: type[BaseModel], tables: Tables, key: str | None = None) -> SpecError:
-    """The message for one problem. `key` is where the user wrote it, if that differs from the problem's place."""
+    """Makes the error for one problem. If the user wrote the value in another place than the problem's, `key` is that
+    place.
+    """
     if problem.kind == "unknown" and model is Written:
         return unknown_key(problem.parts, tables)
-    if problem.kind == "unknown":  # of a file that is no spec
+    if problem.kind == "unknown":  # in a file that is not a spec
         known, word = _schema_at(model, problem.parts[:-1]).get("properties", ()), str(problem.parts[-1])
         return SpecError(_UNKNOWN, key=dotted(problem.parts), hint=choices(word, known, "Known here"))
     schema = _schema_at(model, problem.parts)
     if problem.kind == "missing":
         return _missing_key(problem.parts, schema)
-    # A DSN that the user wrote may contain a password, whatever its form.
+    # Whatever its form, a DSN from the user may contain a password, so the DSN is not shown.
     not_this = "" if problem.parts[-1] in ("dsn", "dsn_env") else f", not {shown(problem.value)}"
     words = f"must be {expected(schema)}{not_this}"
     return SpecError(words, key=key or dotted(problem.parts), hint=_way_out(problem, schema))
 
 
 def unknown_key(parts: Parts, tables: Tables) -> SpecError:
-    """Makes the error for an unknown key. The hint names the nearest key of the table, or the table that has a key of
-    that name.
+    """Makes the error for an unknown key. The hint names the most similar key of the table, or another table that has a
+    key of that name.
     """
     *above, word = (str(part) for part in parts)
     table = ".".join(above)
@@ -364,7 +370,7 @@ def _way_out(problem: Problem, schema: Schema) -> str:
 
 
 def leaves(table: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Every key below a table with its value; a table without keys counts as a value."""
+    """Yields every key below a table with its value. A table without keys counts as a value."""
     for name, value in table.items():
         if isinstance(value, dict) and value:
             yield from leaves(value, (*above, name))

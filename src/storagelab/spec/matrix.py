@@ -1,15 +1,15 @@
-"""Expands an experiment to cells and to runs in their order. Pure: the same experiment always gives the same plan.
+"""Expands an experiment to cells and to an ordered list of runs. The same experiment always gives the same plan.
 
-Runs come in blocks. A block is one combination of the levels of the costly factors, such as formats of a drive. All
-repetitions of a block come before the next block, so that costly factors change least often. Within a block, each
-repetition is a complete round of its cells, so that on average a drift of the machine affects all cells equally, and
-the n-th repetitions of two cells make a pair. With few measured layouts, two rounds are interleaved (see below). Only
-in the order "cell-by-cell", all repetitions of a cell come before the next cell. The published harness used this order,
-in which a drive's history can look like an effect of the layout. With `blocks`, each combination comes in several
-blocks, which share the repetitions. The order of the blocks is balanced, too: complete rounds of all combinations. A
-block may begin with a burn-in: runs that are not judged because their drives are newly prepared. Their repetitions
-count from 0 down.
-"""
+Runs come in blocks. A block has one combination of the levels of the costly factors, such as formats of a drive. All
+repetitions of a block come before the next block, so that costly factors change as rarely as possible. Within a block,
+each repetition is one complete round of the block's cells. So, on average, a drift of the machine affects all cells
+equally, and the n-th repetitions of two cells make a pair. If few layouts are measured, two rounds are interleaved (see
+below). In the order "cell-by-cell", all repetitions of a cell come before the next cell. The published harness used
+this order, in which a drive's history can look like an effect of the layout.
+
+With the key `blocks`, each combination has several blocks, which share the repetitions. The order of these blocks is
+balanced, too: it consists of complete rounds of all combinations. A block may begin with a burn-in: runs that are not
+judged because their drives are newly prepared. The repetition numbers of burn-in runs are 0, -1, -2 and so on."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from storagelab.spec.keys import put
 from storagelab.spec.rules import config_of
 
 # --- the order of runs ------------------------------------------------------------------------------------------------
-# Random orders, which depend only on a seed. Pure.
+# Random orders that depend only on a seed.
 #
 # Remains of a run, such as dirty pages or a drive's pending garbage collection, slow down the next runs. If a layout
 # follows such a run more often than other layouts do, the layout looks slow. So in a balanced order, each layout
@@ -41,23 +41,23 @@ from storagelab.spec.rules import config_of
 # least often.
 
 LAGS = {1: 6, 2: 3, 3: 2}
-"""Number of places later -> the weight of an imbalance there: carry-over becomes smaller from run to run."""
+"""Maps each number of places later to the weight of an imbalance there. The weights fall, because carry-over becomes
+smaller from run to run."""
 FEW = 5
-"""With up to this many layouts, two rounds are interleaved. In complete rounds of few layouts, a layout hardly ever
-follows itself, so its carry-over would always affect the other layouts.
-"""
+"""With at most this many layouts, two rounds are interleaved. In complete rounds of few layouts, a layout rarely
+follows itself. So its carry-over would almost always affect the other layouts."""
 _CLOCK = 3
-"""The weight of an imbalance between even and odd places, and between the places of a round: a disturbance of every
-second run, or of one run in each round, must affect all layouts equally.
-"""
+"""The weight of an imbalance between even and odd places, and between the places of a round. A disturbance of every
+second run, or of one run in each round, must affect all layouts equally."""
 _MANY = 200
-"""With more layouts than this, a plain shuffle is equally good: hardly any two follow each other twice."""
+"""With more layouts than this, a plain shuffle is equally good, because the same layout rarely follows another one
+twice."""
 _CANDIDATES = 8
-"""The number of layouts that are considered for the next place."""
+"""The number of layouts that are compared for the next place."""
 _TRIES = 64
-"""The number of layouts that are placed, in several tries, to find the best order of a round."""
+"""The number of layouts that all tries for one round may place together. The best try gives the order of the round."""
 _LONG = 100
-"""From this round on, the first try is good enough, because imbalances even out over many rounds."""
+"""From this repetition on, only one order is tried, because imbalances even out over many rounds."""
 
 T = TypeVar("T")
 _Names = tuple[int, ...]
@@ -66,8 +66,9 @@ _Names = tuple[int, ...]
 def balanced(
     cells: Sequence[Cell], repetitions: int, seed: int, stream: str, *, few: int = FEW
 ) -> Iterator[tuple[int, Cell]]:
-    """(repetition, cell) of all runs of a block. Each repetition is a complete round by itself, or, with up to `few`
-    layouts, two rounds are interleaved. More repetitions leave earlier rounds unchanged, except an odd last round.
+    """Yields (repetition, cell) for each run of a block. If a block has at most `few` layouts, two rounds are
+    interleaved. Otherwise each repetition is a complete round. A larger number of repetitions leaves the earlier rounds
+    unchanged, except a last round that had no partner.
     """
     if len(cells) > _MANY:
         for repetition in range(1, repetitions + 1):
@@ -91,7 +92,9 @@ def balanced(
 
 
 def _names(cells: Sequence[Cell]) -> list[_Names]:
-    """The names that are counted for each cell: the cell itself and, with several factors, its levels."""
+    """Returns the numbers by which each cell is counted. The first is the cell's own number. If several factors vary,
+    the numbers of the cell's levels follow.
+    """
     varied = [name for name in cells[0].levels if len({repr(cell.levels[name]) for cell in cells}) > 1]
     names: list[_Names] = []
     numbers: list[dict[str, int]] = [{} for _ in varied]
@@ -102,8 +105,8 @@ def _names(cells: Sequence[Cell]) -> list[_Names]:
 
 
 class _Followed:
-    """How often one name followed another. `counts` is by distance in places, kind of name, earlier name and later
-    name. `clocks` is by period, phase and cell.
+    """Counts how often one name followed another. The keys of `counts` are: distance in places, kind of name, earlier
+    name, later name. The keys of `clocks` are: period, phase, cell.
     """
 
     def __init__(self, cells: int) -> None:
@@ -111,7 +114,7 @@ class _Followed:
         self.clocks: Counter[tuple[int, int, int]] = Counter()
         self.periods = sorted({2, cells})
         self.last: list[_Names] = []
-        """The latest cells, the last one first."""
+        """The latest cells. The last placed cell comes first."""
         self.placed = 0
 
     def copy(self) -> _Followed:
@@ -120,7 +123,9 @@ class _Followed:
         return made
 
     def cost(self, names: _Names) -> int:
-        """The weighted number of times that this cell followed the latest cells, and that it had such a place."""
+        """The weighted number of times that this cell followed the latest cells, plus the weighted number of times that
+        it already had such a place.
+        """
         counts = self.counts
         clocks = sum(self.clocks[period, self.placed % period, names[0]] for period in self.periods)
         return _CLOCK * clocks + sum(
@@ -142,8 +147,8 @@ class _Followed:
 def _filled(
     names: Sequence[_Names], rounds: int, followed: _Followed, seed: int, stream: str
 ) -> tuple[int, tuple[int, ...]]:
-    """An order of `rounds` rounds by places in `names`, and its imbalance. Of the first few remaining cells in random
-    order, the cell with the least cost comes next.
+    """Returns the imbalance of an order of `rounds` rounds, and the order as positions in `names`. The remaining cells
+    are in random order. Of the first _CANDIDATES of them, the cell with the lowest cost comes next.
     """
     followed = followed.copy()
     left = shuffled([number for number in range(len(names)) for _ in range(rounds)], seed, stream)
@@ -160,10 +165,11 @@ def _filled(
 
 
 def shuffled(items: Sequence[T], seed: int, stream: str) -> list[T]:
-    """`items` in a random order that depends only on `seed`, `stream` and the number of items.
+    """Returns `items` in a random order that depends only on `seed`, `stream` and the number of items.
 
-    Fisher and Yates's shuffle, as Knuth gives it (The Art of Computer Programming, volume 2, algorithm 3.4.2P), driven
-    by SHA-256 rather than Python's generator, so that no later version of Python can change the order of an experiment.
+    This is Fisher and Yates's shuffle, as Knuth gives it (The Art of Computer Programming, volume 2, algorithm 3.4.2P).
+    Its random numbers come from SHA-256 rather than from Python's generator, so that no later version of Python can
+    change the order of an experiment.
     """
     result = list(items)
     for last in range(len(result) - 1, 0, -1):
@@ -173,7 +179,7 @@ def shuffled(items: Sequence[T], seed: int, stream: str) -> list[T]:
 
 
 def draw(text: str) -> int:
-    """256 random bits, enough that the remainder modulo any number of cells is uniform."""
+    """Returns 256 random bits. They are enough for a practically uniform remainder modulo any number of cells."""
     return int.from_bytes(hashlib.sha256(text.encode()).digest(), "big")
 
 
@@ -183,19 +189,21 @@ MAX_CELLS = 100_000
 MAX_RUNS = 1_000_000
 
 _OF_A_BLOCK = ("target", "server", "drives", "volumes")
-"""Keys that are fixed for a block if drives keep their state, because the block's runs share a server and the drives'
-history."""
+"""Keys that are fixed for a block if drives keep their state, because all runs of the block use the same server and the
+same drives."""
 _BEGINS_A_BLOCK = "between_runs.burn_in"
-"""A key that is fixed for a block in any experiment: it sets the beginning of the block, so all cells of the block
-share it."""
+"""A key that is fixed for a block in any experiment. It sets how the block begins, so all cells of the block must have
+the same value."""
 
 
 def expand(experiment: Experiment, costly: Collection[str] = ()) -> Plan:
-    """The plan of an experiment: every combination of levels not excluded, once per repetition.
+    """Returns the plan of an experiment. The plan has each combination of levels that is not excluded, once per
+    repetition.
 
-    `costly` adds to the experiment's own costly factors: names of factors, or paths such as "drives.ssd" that stand for
-    every factor that sets something there. Cells are numbered as listed, repetitions from 1, runs and blocks from 0.
-    Raises SpecError for a matrix with no cells or too many, and for an invalid combination, naming its levels.
+    `costly` adds to the experiment's own costly factors. It has names of factors, and paths: "drives.ssd" stands for
+    every factor that sets a key below that path. Cells are numbered in the order of the spec. Repetitions count from 1,
+    runs and blocks from 0. Raises SpecError if the matrix has no cells or too many, and for an invalid combination.
+    This error names the combination's levels.
     """
     combinations = list(_combinations(experiment))
     width = max(2, len(str(len(combinations))))
@@ -210,7 +218,8 @@ def expand(experiment: Experiment, costly: Collection[str] = ()) -> Plan:
     _refuse_blocks_of_nothing(experiment, cells, changes=len(blocks) > 1 or bool(kept))
     ordered = _ordered(blocks, experiment)
     levels = {cell.cell_id: json.dumps(cell.levels, sort_keys=True, ensure_ascii=False) for cell in cells}
-    # 63 bits derived from the run's identity, not its place: a run has the same seed in any order.
+    # The run's identity gives the 63 bits of its seed. The run's place does not matter, so a run has the same seed in
+    # any order.
     runs = (
         PlannedRun(
             sequence=sequence,
@@ -230,7 +239,7 @@ def expand(experiment: Experiment, costly: Collection[str] = ()) -> Plan:
 
 
 def _combinations(experiment: Experiment) -> Iterator[tuple[Level, ...]]:
-    """The levels of each combination that is not excluded. The last factor changes fastest."""
+    """Yields the levels of each combination that is not excluded. The last factor changes fastest."""
     factors = experiment.factors
     count = math.prod(len(factor.levels) for factor in factors)
     if count > MAX_CELLS:
@@ -280,7 +289,7 @@ def _too_many(experiment: Experiment, product: str, most: int, what: str) -> Spe
 
 
 def _costly_names(experiment: Experiment, costly: Collection[str]) -> tuple[str, ...]:
-    """The costly factors, as listed."""
+    """Returns the names of the costly factors, in the order of the spec."""
     wanted = {*experiment.costly, *costly, _BEGINS_A_BLOCK}
     return tuple(
         factor.name for factor in experiment.factors
@@ -292,8 +301,8 @@ def _costly_names(experiment: Experiment, costly: Collection[str]) -> tuple[str,
 
 
 def _blocks(cells: Sequence[Cell], costly: Sequence[str]) -> list[list[Cell]]:
-    """Cells by their levels of the costly factors, with blocks in the order of their first cells. No block is both
-    measured and simulated."""
+    """Groups cells by their levels of the costly factors. Blocks are in the order of their first cells. A block has
+    only measured cells or only simulated cells."""
     blocks: dict[str, list[Cell]] = {}
     for cell in cells:
         of = [cell.config.kind.provenance, *(cell.levels[name] for name in costly)]
@@ -319,7 +328,7 @@ def _refuse_blocks_of_nothing(experiment: Experiment, cells: Sequence[Cell], *, 
 
 
 def _ordered(blocks: Sequence[list[Cell]], experiment: Experiment) -> Iterator[tuple[int, int, Cell]]:
-    """(block, repetition, cell) in the order of the runs; blocks are numbered as they come."""
+    """Yields (block, repetition, cell) in the order of the runs. Blocks are numbered in this order, from 0."""
     if experiment.blocks > 1:
         yield from _prepared_again(blocks, experiment)
         return
@@ -343,7 +352,7 @@ def _ordered(blocks: Sequence[list[Cell]], experiment: Experiment) -> Iterator[t
 
 
 def _prepared_again(blocks: Sequence[list[Cell]], experiment: Experiment) -> Iterator[tuple[int, int, Cell]]:
-    """Like `_ordered`, for several blocks of each combination, which share its repetitions."""
+    """Like `_ordered`, if each combination has several blocks. These blocks share the combination's repetitions."""
     each = experiment.repetitions // experiment.blocks
     first_of = {cells[0].cell_id: cells for cells in blocks}
     turns = balanced([cells[0] for cells in blocks], experiment.blocks, experiment.seed, "blocks", few=0)
@@ -355,7 +364,9 @@ def _prepared_again(blocks: Sequence[list[Cell]], experiment: Experiment) -> Ite
 
 
 def _burn_in(cells: Sequence[Cell], experiment: Experiment, turn: int = 1) -> Iterator[tuple[int, Cell]]:
-    """(repetition, cell) of a block's burn-in runs, cell after cell. The block is the `turn`-th of its kind."""
+    """Yields (repetition, cell) for the burn-in runs of a block. The cells take turns. `turn` is the number of the
+    block among the blocks of its combination, from 1.
+    """
     if experiment.order == "randomised":
         cells = shuffled(cells, experiment.seed, f"burn-in/{cells[0].cell_id}")
     runs = cells[0].config.between_runs.burn_in

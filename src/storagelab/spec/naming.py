@@ -1,12 +1,11 @@
-"""Finds the cell that a user names by its id or by levels. Pure.
+"""Finds the cell that a user names by its id or by its levels.
 
-    c07                              the id that every table shows; c7 and c007 are the same cell
-    data_files=4,driver=2.2.3        a factor by its path, the path's last part, or its short name; a level in full;
-                                     other factors may be left out if only one cell fits
+    c07                              the id that every table shows; c7 and c007 name the same cell
+    data_files=4,driver=2.2.3        factors and levels: a factor by its path, the last part of its path, or its short
+                                     name; a level in full; other factors may be left out if only one cell fits
 
-An id is the cell's place in its spec, so it is valid as long as the results exist. Cells of different specs are matched
-by levels.
-"""
+An id is the cell's place in its spec, so it stays valid as long as the results exist. Cells of different specs are
+matched by their levels."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ _SHOWN = 6
 
 
 class Named(Protocol):
-    """A cell, planned or judged."""
+    """A planned or a judged cell."""
 
     @property
     def cell_id(self) -> str: ...
@@ -35,8 +34,8 @@ class Named(Protocol):
 
 
 def find_cell(asked: str, cells: Sequence[Named], labels: Mapping[str, str]) -> str:
-    """The id of the cell that `asked` names. `labels` are the factors' names in words. Raises SpecError that lists the
-    possible names.
+    """Returns the id of the cell that `asked` names. `labels` maps factors to their names in words. Raises SpecError
+    that lists the possible names.
     """
     if "=" not in asked:
         return _by_id(asked.strip(), cells)
@@ -56,8 +55,9 @@ def find_cell(asked: str, cells: Sequence[Named], labels: Mapping[str, str]) -> 
 
 
 def pairs_by(asked: str, cells: Sequence[Named], labels: Mapping[str, str]) -> tuple[str, list[tuple[str, str]]]:
-    """The factor that `asked` names, and the ids of each pair of cells that differ only in this factor. The first cell
-    of a pair has the first cell's level, and the second has another level. Raises SpecError if there are none.
+    """Returns the factor that `asked` names, and the ids of each pair of cells that differ only in this factor. In each
+    pair, the first cell has the level of `cells[0]`, and the second cell has another level. Raises SpecError if there
+    is no such pair.
     """
     try:
         factor = _factor(asked, asked, cells, labels)
@@ -91,7 +91,7 @@ def _by_id(asked: str, cells: Sequence[Named]) -> str:
 
 
 def is_cell(asked: str) -> bool:
-    """Whether this looks like a cell's name."""
+    """Whether the text has the form of a cell's name."""
     return "=" in asked or _number(asked) is not None
 
 
@@ -101,7 +101,9 @@ def _number(cell_id: str) -> int | None:
 
 
 def _parts(asked: str) -> list[tuple[str, str]]:
-    """(factor, level) of each part; text after a comma without "=" belongs to the level before it."""
+    """Splits the text into (factor, level) pairs. If text after a comma has no "=", it belongs to the level before the
+    comma.
+    """
     parts: list[str] = []
     for piece in asked.split(","):
         if "=" in piece or not parts:
@@ -134,7 +136,7 @@ def _plain(text: str) -> str:
 
 
 def _text(value: JsonValue) -> str:
-    """A level as a user would type it."""
+    """Returns a level as a user would type it."""
     if isinstance(value, bool):
         return "on" if value else "off"
     if isinstance(value, list):
@@ -161,7 +163,9 @@ FILES_FACTOR = "layout.data_files"
 
 
 def axis_factor(factors: Sequence[Factor]) -> Factor | None:
-    """The number of data files if it varies, otherwise the numeric factor with the most levels, otherwise None."""
+    """If the number of data files varies, returns that factor. Otherwise returns the numeric factor with the most
+    levels, or None.
+    """
     varied = [factor for factor in factors if len(factor.levels) > 1]
     files = [factor for factor in varied if sets_data_files(factor)]
     numeric = [factor for factor in varied if is_numeric(factor)]
@@ -169,7 +173,9 @@ def axis_factor(factors: Sequence[Factor]) -> Factor | None:
 
 
 def sets_data_files(factor: Factor) -> bool:
-    """Whether the factor sets the number of data files: by its path, or by labels that all set it."""
+    """Whether the factor sets the number of data files. Either its name is the path of this key, or each of its
+    labelled levels sets the key.
+    """
     return factor.name == FILES_FACTOR or all(FILES_FACTOR in level.sets for level in factor.levels)
 
 
@@ -178,7 +184,7 @@ def is_numeric(factor: Factor) -> bool:
 
 
 def in_order(factor: Factor) -> list[JsonValue]:
-    """The factor's levels, with numbers sorted from small to large."""
+    """Returns the factor's levels. Numbers are sorted from small to large. Other levels keep the order of the spec."""
     values = [level.value for level in factor.levels]
     if not is_numeric(factor):
         return values

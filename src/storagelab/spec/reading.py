@@ -1,8 +1,7 @@
-"""Reads an Experiment from one TOML file, or from two specs that are compared.
+"""Reads an Experiment from one spec, or from two specs that are to be compared.
 
-It refuses every mistake in a spec, and names the file, the key and a solution. `matrix` makes the combinations of
-levels, and checks what depends on them.
-"""
+Every mistake in a spec is refused. The error names the file, the key and a solution. `matrix` later makes the
+combinations of levels, and checks the rules between keys in each combination."""
 
 from __future__ import annotations
 
@@ -30,7 +29,9 @@ _VOLUME_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
 
 
 def load(path: Path, second: Path | None = None) -> Experiment:
-    """The experiment that a spec file declares, or that compares the file with a second spec. Raises only SpecError."""
+    """Returns the experiment that a spec file declares. With `second`, returns the experiment that compares the two
+    specs. Raises only SpecError.
+    """
     if second is not None:
         return against(path, second)
     try:
@@ -61,22 +62,26 @@ def load(path: Path, second: Path | None = None) -> Experiment:
 
 
 def parse(text: str, source: str) -> Experiment:
-    """The experiment that `text` declares; `source` is the file name for messages. Raises SpecError."""
+    """Returns the experiment that `text` declares. `source` is the file name for messages. Raises SpecError."""
     try:
         return _experiment(_read_toml(text), text, source)
     except SpecError as error:
         raise error.at(source) from None
     except RecursionError:
-        raise SpecError("is nested too deeply", file=source, hint="A spec has tables of tables, no more.") from None
+        raise SpecError("is nested too deeply", file=source, hint="A spec has only tables in tables.") from None
 
 
 def differences(old: Mapping[str, object], new: Mapping[str, object]) -> list[str]:
-    """The differences between two specs, given their `canonical` content: one line for each key, `key: old -> new`."""
+    """Returns the differences between two specs as lines `key: old -> new`. `old` and `new` are the specs' `canonical`
+    content.
+    """
     return list(_differences(old, new))
 
 
 def with_repetitions(experiment: Experiment, repetitions: int, why: str) -> Experiment:
-    """The same experiment with another number of repetitions. The result counts as another spec, with its own hash."""
+    """Returns the same experiment with another number of repetitions. It counts as another spec, so its hash
+    differs.
+    """
     canonical = {**experiment.canonical, "repetitions": repetitions}
     return experiment.model_copy(
         update={
@@ -98,7 +103,7 @@ def _read_toml(text: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except ValueError as error:
-        # The line is not quoted: it may hold a password.
+        # The line is not quoted, because it may hold a password.
         hint = 'Put text in quotes ("..."), a list in [ ], and a table header [name] on a line of its own.'
         raise SpecError(f"is not valid TOML: {error}", hint=hint) from None
 
@@ -116,7 +121,7 @@ def _experiment(raw: dict[str, Any], text: str, source: str) -> Experiment:
         header = _header(raw, source)
     with noting(errors):
         base = _base(raw)
-    refuse(errors)  # factors are read by the keys of the base
+    refuse(errors)  # factors are checked against the base
     with noting(errors):
         factors = with_labels(read_factors(raw.get("factors", {}), base), raw.get("labels", {}))
     brought = {keys.split_path(path) for factor in factors for level in factor.levels for path in level.sets}
@@ -145,7 +150,7 @@ def _experiment(raw: dict[str, Any], text: str, source: str) -> Experiment:
 
 
 def _check_top(name: str, value: object, raw: keys.Tables) -> None:
-    if name == "fleet":  # version 0.2.0 was the last that had it
+    if name == "fleet":  # version 0.2.0 was the last version with this table
         hint = "Run the spec on each host, then put the campaigns together: storagelab gather."
         raise SpecError("is a table of version 0.2.0 and earlier", key=name, hint=hint)
     if name not in keys.TOP_LEVEL:
@@ -190,8 +195,8 @@ def refuse_odd_name(name: str, whose: str = "") -> None:
 
 
 def _base(raw: keys.Tables) -> dict[str, Any]:
-    """The tables that define a cell, with known keys and valid types. A factor may supply keys that are still
-    missing.
+    """Returns the tables that define a cell. Their keys are known, and their values have valid types. Keys may be
+    missing, because a factor may supply them.
     """
     base = units.with_unit_read({name: raw[name] for name in keys.TABLES if name in raw})
     refuse([
@@ -223,13 +228,14 @@ def _check_costly(header: Experiment, factors: tuple[Factor, ...]) -> None:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# The content by which two specs are compared.
+# The content by which two specs are compared
 # ---------------------------------------------------------------------------------------------------------------------
 
 
 def _canonical(raw: keys.Tables) -> dict[str, Any]:
-    """The content without comments, blanks and the order of keys, except where that order matters: factors are numbered
-    as listed, and data files are placed in turn on volumes as listed. Prices and keys for judging are left out.
+    """Returns the content without comments and blanks, so that the order of keys does not matter. Only two orders are
+    kept: cells are numbered in the order of the factors, and data files are placed in turn on the volumes in their
+    order. Prices and keys for judging are left out.
     """
     raw = _without_prices(raw)
     listed = {name: list(raw[name]) for name in ("factors", "volumes") if name in raw}
@@ -241,7 +247,9 @@ def _canonical(raw: keys.Tables) -> dict[str, Any]:
 
 
 def _without_prices(raw: keys.Tables) -> keys.Tables:
-    """The content without the prices of volumes, in their tables and in the levels of factors."""
+    """Returns the content without the prices of volumes, which may stand in the volumes' tables and in the levels of
+    factors.
+    """
     volumes = {
         name: {key: value for key, value in volume.items() if key != PRICE}
         for name, volume in raw.get("volumes", {}).items()
@@ -271,7 +279,7 @@ def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str
         if _written(before) == _written(after):
             continue
         if parts[0] != "listed":
-            # A password may hide anywhere in a DSN, so nothing of a DSN is shown.
+            # A DSN may have a password in any place, so no part of it is shown.
             change = "changed" if parts[-1] == "dsn" else f"{_written(before)} -> {_written(after)}"
             yield f"{keys.dotted(parts)}: {change}"
         elif isinstance(before, list) and isinstance(after, list) and sorted(before) == sorted(after):
@@ -279,7 +287,9 @@ def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str
 
 
 def _values(old: Any, new: Any, parts: keys.Parts) -> Iterator[tuple[keys.Parts, object, object]]:
-    """Yields every place at which one of the two has a value (not a table), with both values."""
+    """Yields every place at which at least one of the two has a value that is not a table. Yields both values with the
+    place.
+    """
     if isinstance(old, Mapping) or isinstance(new, Mapping):
         one, other = (value if isinstance(value, Mapping) else {} for value in (old, new))
         for name in dict.fromkeys([*one, *other]):
@@ -301,19 +311,20 @@ def _written(value: object) -> str:
     return "(not set)" if value is _NOT_SET else json.dumps(value, ensure_ascii=False)
 
 
-# --- two specs -> one experiment that runs their cells alternately: their differences are the levels of one factor ----
+# --- two specs -> one experiment that runs their cells in random order: the specs are the two levels of one factor ----
 
 
 SPEC_FACTOR = "spec"
 _LONGEST_NAME = 64
 _NAMED_TABLES = ("volumes", "drives")
 _OF_THE_FIRST = ("name", "question", "order", *keys.JUDGEMENT)
-"""Keys that may differ between the two specs; the first spec's values are used."""
+"""Keys that may differ between the two specs. The experiment takes the values of the first spec."""
 
 
 def against(first: Path, second: Path) -> Experiment:
-    """The experiment that compares the two specs under equal conditions. Its runs are in a random order, whatever the
-    specs say. Raises SpecError if a spec is wrong, or if the two differ in keys that all cells of an experiment share.
+    """Returns the experiment that compares two specs under equal conditions. Its runs are always in random order, even
+    if the specs set another order. Raises SpecError if a spec is wrong, or if the two differ in keys that all cells of
+    an experiment share.
     """
     one, other = load(first), load(second)
     if first.resolve().parent != second.resolve().parent:
@@ -341,11 +352,13 @@ def _refuse_other_experiment(first: keys.Tables, second: keys.Tables, file: Path
 
 
 def _text(one: Experiment, other: Experiment, names: Sequence[str], written: Sequence[keys.Tables]) -> str:
-    """The experiment as a spec: the keys that are the same in both, and a level with the other keys of each."""
+    """Returns the experiment as the text of a spec. Keys that are the same in both specs stand in its tables. All other
+    keys stand in one level for each spec.
+    """
     first = written[0]
     cells = [dict(keys.leaves({table: spec[table] for table in keys.TABLES if table in spec})) for spec in written]
     same = {place: value for place, value in cells[0].items() if place in cells[1] and cells[1][place] == value}
-    # A table without keys is no value of a key.
+    # An empty table sets no key, so it can't be part of a level.
     own = [
         {".".join(place): value for place, value in cell.items() if place not in same and value != {}} for cell in cells
     ]
@@ -372,7 +385,7 @@ def _text(one: Experiment, other: Experiment, names: Sequence[str], written: Seq
 
 
 def _declared(spec: keys.Tables, same: Iterable[tuple[str, ...]]) -> dict[tuple[str, ...], Any]:
-    """The volumes and drives that have the same name in both specs, but different keys."""
+    """Returns the volumes and drives that have the same name in both specs but share no key with the same value."""
     there = {place[:2] for place in same}
     names = ((table, name) for table in _NAMED_TABLES for name in spec.get(table, {}))
     return {place: {} for place in names if place not in there}

@@ -1,4 +1,5 @@
-"""Rules between the keys of one cell: volumes must exist, and each engine and load takes only its own keys."""
+"""Rules between the keys of one cell. For example, volumes must exist, and each engine and each load takes only its own
+keys."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ _GENERATORS = ", ".join(f'"{kind}"' for kind, load in KINDS.items() if load.gene
 
 
 class Foreign(NamedTuple):
-    """Keys that a cell of some kind doesn't have."""
+    """Keys that cells of some kind don't have."""
 
     keys: tuple[str, ...]
     problem: str
@@ -35,12 +36,12 @@ class Foreign(NamedTuple):
 
 
 def _key_of(key: str) -> str:
-    """A key as people write it: sizes have units."""
+    """Returns a key as people write it: sizes are written with units."""
     return key.removesuffix("_bytes") if without_unit(key.removesuffix("_bytes")) == key else key
 
 
 def _is_stable(device: str) -> bool:
-    """Whether this name of a drive stays the drive's own."""
+    """Whether this name of a device always means the same drive."""
     return device.startswith(STABLE_NAMES) and ".." not in device
 
 
@@ -53,7 +54,7 @@ def _is_quoted_well(options: str) -> bool:
 
 
 def _claims(config: Config) -> list[str]:
-    """The drives of the cell's volumes; a drive that is named several times is repeated."""
+    """Returns the drives of the cell's volumes. If several volumes name a drive, it is repeated."""
     return [device for name in config.volumes_used if name in config.volumes
             for device in config.volumes[name].devices or ()]  # fmt: skip
 
@@ -128,7 +129,7 @@ _OF_SERVERS = (
     Rule("target.bin_dir", lambda config: config.target.attached and config.target.bin_dir is not None,
          "conflicts with target.dsn or target.dsn_env",
          "bin_dir starts a private server, and a DSN attaches to a running one: keep one of them."),
-    # the user may have written the DSN itself here, with its password: it is not shown
+    # The user may have written the DSN itself here, with its password, so the value is not shown.
     Rule("target.dsn_env",
          lambda config: config.target.dsn_env is not None and not VARIABLE_NAME.fullmatch(config.target.dsn_env),
          "is not the name of an environment variable",
@@ -144,9 +145,9 @@ _OF_ANY_VOLUME = frozenset({"file_bytes", "devices", "prepare", "check", "variab
 _CHECKED_BY_HAND = frozenset(
     {"sector_bytes", "filesystem", "mkfs_options", "mount_options", "read_ahead_bytes", "scheduler"}
 )
-"""Keys by which a person prepares a volume; all except the options of mkfs are read back."""
+"""Keys that describe how a person prepared a volume. storagelab reads all of them back, except the options of mkfs."""
 _SOURCES = (("file", "file_bytes"), ("devices", "devices"))
-"""Each source of a volume that storagelab makes: key and field."""
+"""The sources of a volume that storagelab makes. Each source has a key and a field."""
 _OF_MADE_VOLUMES = (
     *(Rule(_key_of(f"volumes.*.{key}"),
            lambda _, volume, key=key: not volume.has_own_drive and bool(getattr(volume, key))
@@ -228,7 +229,7 @@ _OF_SIMULATED_CELLS = (
     Rule("drives", lambda config: not config.drives,
          "is missing: a simulated volume needs drives",
          'Add to the spec:\n    [drives.ssd]\n    profile = "iodrive-320"'),
-    # a volume with a path is for other cells of a raw I/O spec
+    # In a spec of raw I/O, a volume with a path may belong to other cells.
     Rule("volumes.*.drives",
          lambda config, volume: volume.drives is None and not (config.target.raw_io and volume.real),
          "is missing: a simulated volume needs drives", 'Name the drive: drives = [{drive}]'),
@@ -236,7 +237,7 @@ _OF_SIMULATED_CELLS = (
 
 
 def config_of(tables: Tables) -> Config:
-    """The configuration in `tables`, checked. Raises SpecError that names the key."""
+    """Returns the configuration in `tables`, after all checks. Raises SpecError that names the key."""
     kind = "raw-io" if tables.get("target", {}).get("engine") == "raw-io" else "random-insert"
     config = _read({**tables, "workload": {"kind": kind, **tables.get("workload", {})}})
     refuse(list(_conflicts(config)))
@@ -244,20 +245,20 @@ def config_of(tables: Tables) -> Config:
 
 
 def _read(tables: Tables) -> Config:
-    """First refuses values that are wrong by themselves, then keys that the kind of load does not take, and missing
-    keys.
+    """Returns the configuration. First refuses values that are wrong by themselves, then keys that the kind of load
+    does not take, and missing keys.
     """
     try:
         return validated(Config, tables)
     except ValidationError:
         engine, kind = checked(Written, tables).target.engine, tables["workload"]["kind"]
-    refuse(list(_kind_conflicts(kind, engine)))  # its keys depend on them
+    refuse(list(_kind_conflicts(kind, engine)))  # the kind and the engine decide which keys are allowed
     refuse([
         _key_of_another_kind(str(problem.parts[-1]), kind, engine)
         if problem.kind == "unknown" else error_for(problem, Written, tables)
         for problem in problems(Config, tables)
     ])  # fmt: skip
-    raise AssertionError("a load that fits is read")
+    raise AssertionError("the model refused the tables, but no problem was found")
 
 
 def _kind_conflicts(kind: str, engine: str) -> Iterator[SpecError]:
@@ -293,7 +294,7 @@ def _conflicts(config: Config) -> Iterator[SpecError]:
     if config.simulated:
         yield from _simulated_conflicts(config)
     elif config.target.raw_io:
-        # Refuses keys of servers and of simulated drives, and all keys that could harm a drive
+        # Refuses keys of servers and of simulated drives, and all keys that could damage a drive's content
         yield from _raw_conflicts(config)
         yield from _foreign(config, Foreign(_OF_REAL_SERVERS, _FOR_DATABASES))
         if not any(volume.drives for volume in config.volumes.values()):
@@ -320,7 +321,7 @@ def _foreign(config: Config, foreign: Foreign) -> Iterator[SpecError]:
 
 
 def _written(config: Config, pattern: str) -> list[str]:
-    """The keys like `pattern` that the spec has; * is any name."""
+    """Returns the keys that match `pattern` and that the spec has. A * matches any name."""
     found: list[tuple[str, Any]] = [("", config)]
     for part in pattern.split("."):
         found = [(f"{key}.{name}", inside) for key, value in found for name, inside in _inside(value, part)]
@@ -369,7 +370,7 @@ def _simulated_conflicts(config: Config) -> Iterator[SpecError]:
 
 
 def _raw_conflicts(config: Config) -> Iterator[SpecError]:
-    """Refuses keys that raw I/O does not have, on real and on simulated drives."""
+    """Refuses keys that raw I/O does not have, both on real and on simulated drives."""
     yield from _foreign(config, _OF_DATABASES)
     yield from config.workload.conflicts(config)
     if len(config.data_volumes) > 1:
@@ -437,7 +438,9 @@ def _drive_conflicts(config: Config) -> Iterator[SpecError]:
 
 
 def _history_conflicts(config: Config) -> Iterator[SpecError]:
-    """Only the operating system's format keeps a drive's history; raw I/O sets the history for all drives at once."""
+    """Refuses a history where it has no effect. A drive keeps its history only if the operating system formats it. For
+    raw I/O, `prepared` sets the history of all drives at once.
+    """
     for name, drive in ((name, drive) for name, drive in config.drives.items() if drive.history is not None):
         key = f"drives.{name}.history"
         if config.target.raw_io:

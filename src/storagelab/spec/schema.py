@@ -1,7 +1,6 @@
-"""The JSON schema of a spec, for editors and programs. The schema comes from the same models that check specs.
+"""The JSON schema of a spec, for editors and programs. It comes from the same models that check specs.
 
-The schema accepts more than `plan`: it can't express which keys belong together, so it requires no keys.
-"""
+The schema accepts more specs than `plan` does. It can't express which keys belong together, so it requires no key."""
 
 from __future__ import annotations
 
@@ -18,17 +17,17 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def spec_schema() -> Schema:
-    """The schema, in JSON Schema's draft 2020-12."""
+    """Returns the schema in JSON Schema's draft 2020-12."""
     whole, header = (copy.deepcopy(keys.schema_of(model)) for model in (keys.Written, Experiment))
     parts: Schema = {**header.get("$defs", {}), **whole.pop("$defs")}
     tables: Schema = whole["properties"]
     for spelled in units.WITH_UNIT:
         *above, last = spelled.path.split(".")
-        for place in _at(tables, above, parts):  # the key with a unit is beside the plain key
+        for place in _at(tables, above, parts):  # the key with a unit is in the same table as the plain key
             if (written := place.get(last + spelled.ending)) is not None:
                 description = written.get("description", "")
                 place[last] = {"type": "string", "description": description, "examples": [spelled.example]}
-    value = {"description": "A list of values of the key that this path names, or of labelled levels."}
+    value = {"description": "A list of levels: values of the key that this path names, or tables with labels."}
     prices = {"type": "object", "additionalProperties": {"type": "number", "minimum": 0}}
     schema = {
         "type": "object",
@@ -43,13 +42,13 @@ def spec_schema() -> Schema:
             },
             "labels": {
                 "type": "object",
-                "description": "Short names of what varies, for reports; in price_per_month, what levels cost.",
+                "description": "Short names of factors for reports. In price_per_month: the prices of levels.",
                 "properties": {PRICE: {"type": "object", "additionalProperties": prices}},
                 "additionalProperties": {"type": "string"},
             },
             "exclude": {
                 "type": "array",
-                "description": "Combinations not to run: those that match all lines of an [[exclude]].",
+                "description": "Cells that are not run. Each [[exclude]] names the cells that match all its lines.",
                 "items": {"type": "object"},
             },
         },
@@ -59,12 +58,14 @@ def spec_schema() -> Schema:
 
 
 def schema_text(schema: Schema) -> str:
-    """A schema as a file's text."""
+    """Returns a schema as the text of a file."""
     return json.dumps(schema, indent=1, ensure_ascii=False) + "\n"
 
 
 def _at(tables: Schema, above: list[str], parts: Schema) -> list[Schema]:
-    """The properties of the table at a path; * stands for any name. A table of several kinds has several."""
+    """Returns the properties of the table at a path. A * stands for any name. If the table has several kinds, the list
+    has the properties of each kind.
+    """
     found = [tables]
     for part in above:
         inside = [one["*"] if part == "*" else one[part] for one in found]
@@ -83,7 +84,7 @@ def _properties(schema: Schema, parts: Schema) -> list[Schema]:
 
 
 def _used(schema: Any, parts: Schema) -> Schema:
-    """The definitions that the schema refers to."""
+    """Returns the definitions that the schema refers to, directly or through other definitions."""
     used: Schema = {}
     waiting = [schema]
     while waiting:
@@ -103,7 +104,9 @@ _NOT_FOR_SPECS = {"required", "default", "title"}
 
 
 def _plain(schema: Any) -> Any:
-    """Drops null, which TOML lacks; required keys, because levels may contain them; and titles made from names."""
+    """Removes three things: null, because TOML has no null; `required`, because levels may supply the keys; and titles,
+    because pydantic made them from names.
+    """
     if isinstance(schema, list):
         return [_plain(one) for one in schema if one != {"type": "null"}]
     if not isinstance(schema, dict):

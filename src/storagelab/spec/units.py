@@ -1,4 +1,5 @@
-"""Converts sizes and durations with units, and the keys that take them, to bytes and seconds. `report` formats them."""
+"""Converts sizes and durations with units to bytes and seconds. Also converts the keys that take such values. `report`
+formats sizes and durations."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ _QUANTITY = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*")
 
 
 def parse_bytes(text: str) -> int:
-    """Bytes in `text`, such as "64MB" or "128KiB". As in PostgreSQL and SQL Server, KB = 1024 bytes.
+    """Returns the bytes in `text`, such as "64MB" or "128KiB". As in PostgreSQL and SQL Server, 1 KB is 1024 bytes.
 
     Raises ValueError that names the known units.
     """
@@ -33,12 +34,14 @@ def parse_bytes(text: str) -> int:
 
 
 def parse_seconds(text: str) -> float:
-    """Seconds in `text`, such as "250ms" or "5min". Raises ValueError that names the known units."""
+    """Returns the seconds in `text`, such as "250ms" or "5min". Raises ValueError that names the known units."""
     return _parse(text, SECONDS_PER_UNIT, "a duration")
 
 
 def parse_warm_up(text: str) -> float | str:
-    """Seconds in `text`, or "auto" if storagelab must find the end of the warm-up. Raises ValueError as above."""
+    """Returns the seconds in `text`, or "auto" if storagelab must find the end of the warm-up. Raises ValueError like
+    `parse_seconds`.
+    """
     if text.strip() == AUTO:
         return AUTO
     try:
@@ -61,7 +64,7 @@ def _parse(text: str, factors: dict[str, float] | dict[str, int], what: str) -> 
 
 
 def parse_price(text: str) -> float:
-    """A price without its currency. Raises ValueError with an example."""
+    """Returns a price without its currency. Raises ValueError with an example."""
     with contextlib.suppress(ValueError):
         if 0 <= float(text) < math.inf:
             return float(text)
@@ -72,7 +75,9 @@ def parse_price(text: str) -> float:
 
 
 class Spelled(NamedTuple):
-    """The spelling of a key whose value has a unit; * is any name. The plain key's name ends in the unit."""
+    """A key whose value is written with a unit. In `path`, a * stands for any name. The name of the plain key ends in
+    the unit (`_bytes` or `_s`).
+    """
 
     path: str
     example: str
@@ -106,12 +111,12 @@ WITH_UNIT = (
     Spelled("workload.warm_up_at_most", "10min", parse_seconds),
 )
 BY_NAME = {one.path.rpartition(".")[2] + one.ending: one for one in WITH_UNIT}
-"""By the last part of the plain key."""
+"""Maps the last part of each plain key to its entry in WITH_UNIT."""
 
 
-@lru_cache(1024)  # called for each name of a cell
+@lru_cache(1024)  # called for each key of a cell
 def _spelled(path: str) -> Spelled | None:
-    """The entry of the table above with this spelling."""
+    """Returns the entry of WITH_UNIT whose path matches `path`, or None."""
     parts = path.split(".")
     for one in WITH_UNIT:
         words = one.path.split(".")
@@ -121,15 +126,16 @@ def _spelled(path: str) -> Spelled | None:
 
 
 def without_unit(path: str) -> str:
-    """The key that `path` stands for, if `path` is the spelling for values with a unit; otherwise `path`."""
+    """If `path` is written for values with a unit, returns the path of the plain key. Otherwise returns `path`."""
     spelled = _spelled(path)
     return path if spelled is None else path + spelled.ending
 
 
 def value_with_unit(path: str, value: object) -> tuple[str, object]:
-    """`between_runs.pause = "500ms"` as `between_runs.pause_s` and 0.5; any other path and value unchanged.
+    """Converts a path and a value with a unit: `between_runs.pause` and "500ms" become `between_runs.pause_s` and 0.5.
+    Returns any other path and value unchanged.
 
-    Raises ValueError, with a message for users, for a value without a unit or with an unknown unit.
+    Raises ValueError, with a message for users, if the value has no unit or an unknown unit.
     """
     spelled = _spelled(path)
     if spelled is None:
@@ -143,7 +149,9 @@ def value_with_unit(path: str, value: object) -> tuple[str, object]:
 
 
 def with_unit_read(tables: Mapping[str, Any]) -> dict[str, Any]:
-    """Moves each value with a unit in `tables` to the plain key, converted. Raises SpecError that names the key."""
+    """Converts each value with a unit in `tables`, and moves it to the plain key. Raises SpecError that names
+    the key.
+    """
     errors: list[SpecError] = []
     read = {
         name: _units_read(content, name, errors) if isinstance(content, dict) else content

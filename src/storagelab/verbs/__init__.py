@@ -1,10 +1,9 @@
-"""The verbs of the command line, one file each. `verbs/NAME.py` defines the options of `storagelab NAME` and their code
-in an `app`, and `cli` finds the verb by the file's name.
+"""The verbs of the command line. `verbs/NAME.py` defines the options and the code of `storagelab NAME` in an `app`.
+`cli` finds the verb by the name of this file.
 
-A verb's file imports little: slow libraries are imported by the function that needs them, so that `--help` and errors
-in the options come at once. A file whose name begins with "_" is not a verb, but code that verbs share, imported when
-one of them runs.
-"""
+A verb's file imports little at its top. A function that needs a slow library imports it itself, so that `--help` and
+errors in the options appear at once. A file whose name begins with "_" is not a verb. It has code that several verbs
+share, and is imported when one of them runs."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from storagelab.model.config import Config
 
 Panel = Literal["Measure", "Read", "Predict", "Simulate", "This machine"]
-"""The groups of verbs in `--help`, in its order."""
+"""The groups of verbs, in the order of `--help`."""
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 # --- options that several verbs have ----------------------------------------------------------------------------------
@@ -41,16 +40,15 @@ ResultsOption = Annotated[
     ),
 ]
 OutputOption = Annotated[
-    Path | None, Option("--output", "-o", help="File to write, - for stdout; for all charts, the folder.")
+    Path | None, Option("--output", "-o", help="File to write, or - for stdout. For all charts, a folder.")
 ]
-FileOption = Annotated[Path | None, Option("--output", "-o", help="File to write, - for stdout.")]
+FileOption = Annotated[Path | None, Option("--output", "-o", help="File to write, or - for stdout.")]
 PaperOption = Annotated[Literal["text", "md", "html", "json"], Option("--format", help="Format of the output.")]
 FitOption = Annotated[
     FitKind,
     Option(
         "--fit",
-        help="robust: leave out odd runs that the machine caused, count others in their cells; "
-        "least-squares: count all.",
+        help="robust: leave out odd runs that the machine caused, and count all others. least-squares: count all runs.",
     ),
 ]
 AllowCommandsOption = Annotated[
@@ -59,9 +57,9 @@ AllowCommandsOption = Annotated[
 AgainstOption = Annotated[
     Path | None, Option("--against", metavar="SPEC", help="A second spec, whose runs alternate with the first's.")
 ]
-JsonOption = Annotated[bool, Option("--json", help="Print JSON of a stable form instead, for programs.")]
+JsonOption = Annotated[bool, Option("--json", help="Print JSON for programs. Its form is stable.")]
 DespiteSpaceOption = Annotated[
-    bool, Option("--despite-space", help="Continue although a volume may lack space; a run that fills it fails.")
+    bool, Option("--despite-space", help="Continue although a volume may lack space. A run that fills it fails.")
 ]
 SqlServerNamesOption = Annotated[
     bool, Option("--sql-server-names", help="Add to each wait the name of SQL Server's closest wait.")
@@ -75,8 +73,8 @@ LEAVE_OUT = "Leave it out."
 
 
 class Unused(NamedTuple):
-    """Options that the verb does not use in some case. In that case, the verb refuses them before it reads or changes
-    anything. `why` gives the reason and a solution.
+    """Options that the verb does not use in a certain case. In this case, the verb refuses them before it reads or
+    changes anything. `why` gives the reason, and `way_out` a solution.
     """
 
     options: str
@@ -86,7 +84,9 @@ class Unused(NamedTuple):
 
 
 def when(name: str, *values: object) -> Callable[[Given], bool]:
-    """Whether an argument or option has one of `values`; without `values`, whether it is given at all."""
+    """Returns a test: whether an argument or option has one of `values`. Without `values`, whether it is given
+    at all.
+    """
     return lambda given: given[name] in values if values else bool(given[name])
 
 
@@ -95,7 +95,7 @@ def lacks(name: str) -> Callable[[Given], bool]:
 
 
 def spec_of(given: Given) -> tuple[str, list[Config]]:
-    """The order and the cells of the spec."""
+    """Returns the order of the spec, and the configurations of its cells."""
     from storagelab.spec import matrix, reading
 
     experiment = reading.load(given["spec_file"], given["against"])
@@ -103,7 +103,9 @@ def spec_of(given: Given) -> tuple[str, list[Config]]:
 
 
 def amount(parse: Callable[[str], float], text: str, key: str, hint: str, least: float = 0) -> float:
-    """The value of an option's text with a unit. Raises SpecError if it is not above 0, or is below `least`."""
+    """Converts an option's text with a unit to a number. Raises SpecError if the number is not above 0, or is below
+    `least`.
+    """
     try:
         found = parse(text)
     except ValueError as error:
@@ -117,12 +119,12 @@ def amount(parse: Callable[[str], float], text: str, key: str, hint: str, least:
 
 
 _WRITTEN = ("output", "write", "spec")
-"""Options for files and folders that verbs write."""
+"""The options that name files and folders to be written."""
 
 
 class _Command(TyperCommand):
-    """A verb that refuses options it would not use, output to a folder that doesn't exist, and output that would
-    replace the input or measured data.
+    """A verb that refuses three kinds of options: those that it would not use, output to a folder that doesn't exist,
+    and output that would replace the input or measured data.
     """
 
     def invoke(self, ctx: Any) -> Any:
@@ -138,7 +140,7 @@ class _Command(TyperCommand):
                 problem = f"{folder} is no folder" if folder.exists() else f"the folder {folder} doesn't exist"
                 raise SpecError(problem, key=f"--{name}", hint=f"Correct the name, or make it: mkdir -p {folder}")
         written = ctx.params.get("output")
-        # A value such as a format is not a path, even if a file of that name exists.
+        # A value such as a format is not a path, even if there is a file of that name.
         files = [ctx.params[one.name] for one in self.params if one.name != "output"]
         if isinstance(written, Path):
             is_read = any(isinstance(file, Path) and file.resolve() == written.resolve() for file in files)
@@ -149,12 +151,12 @@ class _Command(TyperCommand):
 
 
 def unused_of(command: Any) -> Sequence[Unused]:
-    """The rules of a command, stored as an attribute of the command's function."""
+    """Returns the rules of a command. They are an attribute of the command's function."""
     return getattr(command.callback, "unused", ())
 
 
 class Verb(typer.Typer):
-    """A verb, with its group in `--help` and its position there."""
+    """A verb, with its group and its position in `--help`."""
 
     def __init__(self, panel: Panel, place: int, **options: Any) -> None:
         super().__init__(rich_markup_mode=None, add_completion=False, **options)

@@ -1,4 +1,5 @@
-"""`storagelab demo`: measures how much faster storage could gain at most, and how fast this disk syncs."""
+"""`storagelab demo`: measures how much faster a database could be with the fastest possible storage, and how fast this
+disk syncs."""
 
 from __future__ import annotations
 
@@ -24,14 +25,15 @@ from storagelab.words.numbers import percent, seconds, significant
 NAME = "demo"
 PROBE_S, SYNCS_S = 2.0, 3.0
 BUSY_MOST = 0.8
-"""The largest fraction of the CPUs' time for the load with its files on disk: a higher load would hide the storage."""
+"""The largest share of the CPUs' time that the load may take while its files are on disk. A higher load would hide the
+effect of the storage."""
 CONNECTIONS_MOST = 16
 _PAGE_BYTES, _FILE_BYTES = 8192, 16 * 2**20
-"""The bytes that PostgreSQL writes to a log file for a small commit."""
+"""The size of a page and of a log file, in bytes. For a small commit, PostgreSQL writes one page to a log file."""
 
 
 def demo(results: Path) -> bool:
-    """Makes the missing runs, and prints the answer and a fact about the disk that holds `results`. Returns whether all
+    """Makes the missing runs. Prints the answer, and a fact about the disk that holds `results`. Returns whether all
     runs have succeeded.
     """
     file = results / f"{NAME}.toml"
@@ -47,15 +49,15 @@ def demo(results: Path) -> bool:
 
 
 def spec(connections: int, *, memory: bool) -> str:
-    """The ready-made experiment with `connections` connections. Without `memory`, the upper bound comes from the level
-    that is a comment in the spec.
+    """Returns the ready-made spec with `connections` connections. Without `memory`, the upper bound comes from another
+    level, which the ready-made spec has as a comment.
     """
     text = re.sub(r"(?m)^connections = \d+", f"connections = {connections}", experiments.text_of("ceiling"))
     return text if memory else re.sub(r"(?m)^[^#\n]*(memory|/dev/shm).*\n", "", text).replace("  # {", "  {")
 
 
 def _sized(file: Path, results: Path) -> str:
-    """The spec, adapted to this machine. Raises PreflightError if it can't run here."""
+    """Returns the spec, adapted to this machine. Raises PreflightError if it can't run here."""
     for memory in (True, False):
         experiment = reading.parse(spec(1, memory=memory), str(file))
         plan, site = matrix.expand(experiment), _planning.site_of(experiment, results / NAME)
@@ -63,7 +65,7 @@ def _sized(file: Path, results: Path) -> str:
             refuse(_planning.look_at(experiment, plan, site, allow_commands=False).lacks)
             break
         except PreflightError as error:
-            if "volumes.memory" not in (error.key or ""):  # the user has written no spec that the message could name
+            if "volumes.memory" not in (error.key or ""):  # the user did not write this spec
                 raise PreflightError(error.problem, hint=error.hint) from error
             screen.say(
                 f"{error.problem}; so the bound is a server on this disk without syncs (fsync = off). "
@@ -73,8 +75,8 @@ def _sized(file: Path, results: Path) -> str:
 
 
 def _connections(plan: Plan, site: Site) -> int:
-    """The number of connections that keeps the CPUs below the limit. It follows from a short run with one connection,
-    because n connections need at most n times its CPU time.
+    """Returns the largest number of connections that keeps the CPUs' load below the limit. It is computed from a short
+    run with one connection, because n connections need at most n times the CPU time of one.
     """
     screen.say("sizing the load with one connection ...")
     config = plan.cells[0].config
@@ -89,8 +91,9 @@ def _connections(plan: Plan, site: Site) -> int:
 
 
 def syncs(folder: Path) -> tuple[float, float]:
-    """Measures writes of 8 KiB with fdatasync after each, by one thread on a folder's disk. Returns writes per second,
-    and the seconds within which 99 % of them end. The file already has its full size, like a server's log.
+    """Measures one thread that writes 8 KiB again and again to a folder's disk, with fdatasync after each write.
+    Returns the writes per second, and the seconds within which 99 % of them end. The file already has its full size,
+    like a log file of a server.
     """
     took_s: list[float] = []
     page = os.urandom(_PAGE_BYTES)

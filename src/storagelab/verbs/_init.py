@@ -17,12 +17,12 @@ from storagelab.servers import drafts
 from storagelab.servers.attached import RunningServer
 
 DSN_VARIABLE = "STORAGELAB_DSN"
-"""The environment variable that drafts name for a DSN."""
+"""The environment variable that holds the DSN in drafts of specs."""
 
 
 def list_all() -> None:
-    """Prints the ready-made specs below the names of their groups, a line for each, with its question. A randomised
-    copy of an article's spec has no line.
+    """Prints the ready-made specs in their groups. Each has a line with its question. A randomised copy of an article's
+    spec is not listed.
     """
     console = screen.out()
     for group, names in (experiments.MEASURED | experiments.SIMULATED).items():
@@ -34,8 +34,8 @@ def list_all() -> None:
 
 
 def write(name: str, output: Path | None, server: str | None = None) -> None:
-    """Writes a ready-made spec, and beside it the files that it needs. If a running server is named, the spec is filled
-    in for it.
+    """Writes a ready-made spec, and the files that it needs beside it. If a running server is named, the spec is filled
+    in for this server.
     """
     text = experiments.text_of(name)
     if server is not None:
@@ -50,7 +50,7 @@ def from_server(server: str, output: Path | None) -> None:
 
 
 def ask(output: Path | None) -> None:
-    """Asks three questions, and writes the draft."""
+    """Asks the user three questions, and writes the draft of a spec."""
     server = _answer(f"Server: {', '.join(drafts.PRIVATE)}, or the DSN of a running one", "postgres")
     if server not in drafts.PRIVATE:
         from_server(server, output)
@@ -65,13 +65,17 @@ def ask(output: Path | None) -> None:
 
 
 def _answer(question: str, default: str) -> str:
-    """The line that the user types, or the default. The question goes to stderr, because the spec goes to stdout."""
+    """Returns the line that the user types, or the default. The question goes to stderr, because the spec goes to
+    stdout.
+    """
     screen.say(f"{question} [{default}]")
     return sys.stdin.readline().strip() or default
 
 
 def _found(server: str) -> tuple[str, RunningServer, str]:
-    """The engine of a running server, the facts read from it, and the name of the variable for its DSN."""
+    """Returns the engine of a running server, the facts that were read from it, and the name of the variable for its
+    DSN.
+    """
     target = contract.target_of(server)
     found = engine_in(ENGINES[target.engine].folder).found
     if found is None:
@@ -89,7 +93,7 @@ def _deliver(text: str, output: Path | None) -> None:
 
 
 def _write_beside(files: Mapping[str, str], folder: Path) -> None:
-    """Writes the missing files; existing files stay as they are."""
+    """Writes the files that do not exist yet. Existing files stay as they are."""
     for name, text in files.items():
         file = folder / name
         if file.exists():

@@ -1,6 +1,5 @@
-"""The first steps of every verb that takes a spec: its folder on this machine, and whether it can run here. Also the
-messages of verbs that make runs.
-"""
+"""The first steps of every verb that takes a spec: they find the spec's folder on this machine, and check whether the
+spec can run here. Also the messages of verbs that make runs."""
 
 from __future__ import annotations
 
@@ -32,9 +31,9 @@ if TYPE_CHECKING:
     from storagelab.stopping import Interruptible
 
 _SILENT_S = 1.0
-"""Checks that take no longer than this print no progress."""
+"""If checks take no longer than this many seconds, no progress is printed."""
 _EVERY_S = 5.0
-"""The time between two progress lines if stderr is not a terminal."""
+"""The time in seconds between two progress lines if stderr is not a terminal."""
 
 
 def site_of(experiment: Experiment, folder: Path, *, despite_space: bool = False) -> Site:
@@ -47,14 +46,16 @@ def site_of(experiment: Experiment, folder: Path, *, despite_space: bool = False
 
 
 def look_at(experiment: Experiment, expanded: Plan, site: Site, allow_commands: bool) -> Preflight:
-    """The result of the checks; `lacks` name the spec's file."""
+    """Returns the results of all checks. Each of its `lacks` names the spec's file."""
     with saying_how_far() as tell:
         found = survey(expanded, site, allow_commands=allow_commands, tell=tell)
     return found.model_copy(update={"lacks": tuple(error.at(experiment.source) for error in found.lacks)})
 
 
 def with_files(experiment: Experiment, expanded: Plan, site: Site) -> Experiment:
-    """The experiment with the hashes of the files that its spec names. Raises PreflightError if one can't be read."""
+    """Returns the experiment with the hashes of the files that its spec names. Raises PreflightError if one of them
+    can't be read.
+    """
     files = given_files.named((cell.config for cell in expanded.cells), site.spec_folder)
     try:
         return experiment.model_copy(update={"files": given_files.hashes(files)})
@@ -64,7 +65,7 @@ def with_files(experiment: Experiment, expanded: Plan, site: Site) -> Experiment
 
 
 def same_content(experiment: Experiment) -> Iterator[str]:
-    """A note if several files of one key have the same content, by the experiment's hashes."""
+    """Yields a note if several files of one key have the same content. The hashes of the experiment show this."""
     alike = defaultdict[tuple[str, str], list[str]](list)
     for name, digest in experiment.files.items():
         key, _, file = name.partition(": ")
@@ -81,8 +82,8 @@ def guessed(expanded: Plan) -> str:
 
 @contextlib.contextmanager
 def saying_how_far() -> Iterator[Tell]:
-    """Prints the progress of checks that take more than a second to stderr: on a terminal in one changing line,
-    elsewhere in a new line from time to time.
+    """Prints the progress of checks to stderr if they take more than a second. On a terminal, it changes one line.
+    Elsewhere, it prints a new line from time to time.
     """
     shown = _Shown()
     try:
@@ -92,7 +93,7 @@ def saying_how_far() -> Iterator[Tell]:
 
 
 class _Shown:
-    """The progress of the checks as shown on stderr."""
+    """Shows the progress of the checks on stderr."""
 
     def __init__(self) -> None:
         self._what, self._began_s, self._next_s = "", 0.0, time.monotonic() + _SILENT_S
@@ -119,7 +120,7 @@ class _Shown:
         if self._live is None:
             from rich.live import Live
 
-            # No thread redraws the line, because programs are started by fork meanwhile.
+            # No thread redraws the line, because the checks start programs by fork.
             self._live = Live(console=self._console, transient=True, auto_refresh=False)
             self._live.start()
         self._live.update(text, refresh=True)
@@ -136,15 +137,17 @@ class _Shown:
 def saying_what_is_stored(
     stopping: Interruptible, progress: RunProgress, before: int, most: str = ""
 ) -> Iterator[None]:
-    """If the runs are interrupted, says how many are stored, including those stored `before`."""
+    """If the runs are interrupted, prints how many runs are stored. `before` is the number of runs that were stored
+    earlier.
+    """
     try:
         yield
     except BaseException as error:
-        # After a request to stop, any error is a consequence of the interruption.
+        # After the user has asked to stop, any error is a consequence of this.
         if not (stopping.asked or isinstance(error, KeyboardInterrupt)):
             raise
         if not isinstance(error, KeyboardInterrupt):
-            at = traceback.extract_tb(error.__traceback__)[-1]  # its text may hold a server's address
+            at = traceback.extract_tb(error.__traceback__)[-1]  # the error's text may hold a server's address
             logging.getLogger("storagelab").info("while it stopped: %s in %s", type(error).__name__, at.name)
         of = f" of {most}{before + progress.total} runs"
         progress.say(f"interrupted: {before + progress.done}{of} are stored; run again to continue")

@@ -35,21 +35,22 @@ if TYPE_CHECKING:
     from storagelab.findings.raced import RaceState
 
 # --- the person who prepares volumes ------------------------------------------------------------------------
-# Waits until a person has prepared volumes. At a terminal, it asks; otherwise it ends, and the next call says so.
+# Waits until a person has prepared volumes. At a terminal, storagelab asks the person. Otherwise it ends, and the
+# person confirms with the next call.
 
 _YES = ("yes", "y", "done")
 
 
 class Hands:
-    """The person who prepares volumes. `said`: the volumes that `--prepared` names. The option is valid once, for the
-    block for which the previous call of storagelab waited.
+    """The person who prepares volumes. `said` has the volumes that the option `--prepared` names. The option counts
+    once, for the block for which the previous call of storagelab waited.
     """
 
     def __init__(self, experiment: Experiment, said: tuple[str, ...]) -> None:
         self._source, self._said = experiment.source, said
 
     def wait(self, waits: PreparationAwaited, *, made: int, blocks: int) -> None:
-        """Returns when the volumes are prepared and checked. If there is no terminal, raises PreparationAwaited with
+        """Returns when the volumes are prepared and checked. Without a terminal, raises PreparationAwaited with
         instructions, and the next call of storagelab continues. `made` is the number of runs that this call has made
         since it last waited.
         """
@@ -68,7 +69,7 @@ class Hands:
         if not sys.stdin.isatty():
             raise self._ended(waits)
         while True:
-            screen.say("Type yes when it is done. Ctrl-C ends this run, and the next one goes on here.")
+            screen.say("Type yes when it is done. Ctrl-C ends this command, and the next one continues here.")
             answer = sys.stdin.readline()
             if not answer:
                 raise self._ended(waits)
@@ -94,7 +95,7 @@ class Hands:
 
 def refuse_unconfirmed(drives: Sequence[ClaimedDrive], confirmed: Collection[str]) -> None:
     """Asks for the serial number of each drive whose content will be destroyed. Raises PreflightError unless each
-    number was given, on the command line or at the prompt.
+    number was given on the command line or is typed now.
     """
     asked = [drive for drive in drives if drive.serial not in confirmed]
     if asked and not (sys.stdin.isatty() and sys.stderr.isatty()):
@@ -104,7 +105,7 @@ def refuse_unconfirmed(drives: Sequence[ClaimedDrive], confirmed: Collection[str
         )
     for drive in asked:
         screen.say(f"everything on this drive will be destroyed:\n  {drive.text}")
-        screen.say("to go on, type its serial number:")
+        screen.say("to continue, type its serial number:")
         typed = sys.stdin.readline().strip()
         if typed != drive.serial:
             hint = "run again, and type it; or name another drive"
@@ -115,8 +116,9 @@ def refuse_unconfirmed(drives: Sequence[ClaimedDrive], confirmed: Collection[str
 
 
 class Asked(NamedTuple):
-    """The options for making runs. `race` is None for all repetitions of all cells. `elsewhere` is None to make all
-    runs on this machine. `against` is a second spec, whose runs alternate with those of the first.
+    """The options for making runs. `race` is None if all repetitions of all cells are to be made. `elsewhere` is None
+    if all runs are to be made on this machine. `against` is a second spec, whose runs alternate with those of the
+    first.
     """
 
     again: bool = False
@@ -130,13 +132,13 @@ class Asked(NamedTuple):
     as_json: bool = False
     full: bool = False
     may_wipe: tuple[str, ...] = ()
-    """Serial numbers of drives whose content may be destroyed."""
+    """The serial numbers of drives whose content may be destroyed."""
     prepared: tuple[str, ...] = ()
-    """The volumes that, according to a person, are prepared for the next block."""
+    """The volumes that a person has prepared for the next block, as the option `--prepared` says."""
 
 
 def run(spec_file: Path, results: Path, asked: Asked) -> bool:
-    """Makes the runs; returns whether all have succeeded."""
+    """Makes the runs. Returns whether all have succeeded."""
     wanted = reading.load(spec_file, asked.against).model_copy(update={"race": asked.race})
     if asked.race is not None and wanted.blocks > 1:
         raise SpecError(
@@ -162,7 +164,7 @@ def run(spec_file: Path, results: Path, asked: Asked) -> bool:
         screen.say(note)
     runs, all_well = here._replace(experiment=hashed).make(found)
     for changed in given_files.differences(hashed.files, planning.with_files(experiment, plan, site).files):
-        screen.say(f"{changed} while runs were made, so this campaign mixes both: make it again under a new name")
+        screen.say(f"{changed} while runs were made, so this campaign mixes both versions: repeat it under a new name")
         all_well = False
     made = stored.Results(folder, experiment, stored.as_run(experiment, plan, runs), runs)
     conclude(made, as_json=asked.as_json, full=asked.full)
@@ -172,7 +174,7 @@ def run(spec_file: Path, results: Path, asked: Asked) -> bool:
 
 
 class _Here(NamedTuple):
-    """An experiment whose runs this machine makes, or sends to a cluster."""
+    """An experiment whose runs are made on this machine, or sent from it to a cluster."""
 
     experiment: Experiment
     plan: Plan
@@ -181,15 +183,15 @@ class _Here(NamedTuple):
     asked: Asked
 
     def racing(self, runs: Sequence[Run]) -> stored.Racing | None:
-        """The race that continues from these runs, if the experiment is a race. Raises SpecError if the experiment
-        can't be raced."""
+        """Returns the race that continues from these runs, or None if the experiment is not a race. Raises SpecError if
+        the experiment can't be a race."""
         if self.experiment.race is None:
             return None
         return stored.Racing(self.experiment, runs, self.asked.budget_s)
 
     def make(self, found: Preflight) -> tuple[tuple[Run, ...], bool]:
-        """Makes all runs of the experiment; returns whether all have succeeded. While storagelab waits for a person,
-        neither volumes nor results are locked.
+        """Makes all runs of the experiment. Returns the runs, and whether all have succeeded. While storagelab waits
+        for a person, neither the volumes nor the results are locked.
         """
         hands = Hands(self.experiment, self.asked.prepared)
         while True:
@@ -214,8 +216,8 @@ class _Here(NamedTuple):
 
     @contextlib.contextmanager
     def _ready(self, found: Preflight) -> Iterator[None]:
-        """If there are runs to make, locks the volumes, and refuses a server that does not start. Nothing is stored
-        yet."""
+        """If there are runs to make, locks the volumes, and refuses a server that does not start. At this time, nothing
+        is stored yet."""
         if not self._pending():
             yield
             return
@@ -231,13 +233,13 @@ class _Here(NamedTuple):
                     with planning.saying_how_far() as tell:
                         try_starting(self.plan, self.site, tell)
                 except PreflightError as error:
-                    stopping.check()  # a failed start may follow from a request to stop
+                    stopping.check()  # the user's request to stop may have caused the error
                     raise error.at(self.experiment.source) from error
                 stopping.check()
             yield
 
     def _pending(self) -> bool:
-        """Whether there are runs to make. Raises StoreError if these may not be added to the stored runs."""
+        """Whether there are runs to make. Raises StoreError if they must not be added to the stored runs."""
         attempts: dict[tuple[str, int], tuple[int, str]] = {}
         plan = self.plan
         with contextlib.suppress(NothingStored), Store.reading(self.folder) as store:
@@ -249,7 +251,7 @@ class _Here(NamedTuple):
         return bool(scheduling.pending(plan, attempts, again=self.asked.again))
 
     def _make_pending(self, store: Store, found: Preflight, race: stored.Racing | None) -> None:
-        """Makes the remaining runs; in a race, as many rounds as it needs."""
+        """Makes the remaining runs. In a race, makes as many rounds as the race needs."""
         again, elsewhere, jobs = self.asked.again, self.asked.elsewhere, self.asked.jobs or host.usable_cpus()
         plan = self.plan if race is None else race.state.plan
         pending = scheduling.pending(plan, store.attempts(), again=again)
@@ -298,8 +300,10 @@ def _tell_of_round(progress: RunProgress, state: RaceState) -> None:
 
 
 def conclude(of: stored.Results, *, as_json: bool = False, full: bool = False) -> None:
-    """Prints the answer, with its evidence if `full`, or the whole export, and writes the report."""
-    # imported here, because statistics and charts load slowly, and are not needed while runs are made
+    """Prints the answer, and writes the report. If `full` is true, also prints the evidence. If `as_json` is true,
+    prints the whole export instead.
+    """
+    # Imported here, because statistics and charts load slowly and are not needed while runs are made.
     from storagelab.findings.analysis import analyse
     from storagelab.report import writing
     from storagelab.report.sections.contents import document, opened
@@ -320,7 +324,7 @@ def conclude(of: stored.Results, *, as_json: bool = False, full: bool = False) -
 
 
 def race_text(state: RaceState) -> str:
-    """A line on the state of the race after a round."""
+    """Describes the state of the race after a round, in one line."""
     rounds = max((group.standing.rounds for group in state.groups), default=0)
     racing = sum(len(group.standing.racing) for group in state.groups)
     cells = sum(len(group.cells) for group in state.groups)
@@ -340,7 +344,7 @@ def race_text(state: RaceState) -> str:
 
 
 def asked(executor: str, scheduler: str | None, *, trusted: bool, time_limit: str | None) -> loop.Elsewhere | None:
-    """The cluster that the options name, or None for processes on this machine. Raises SpecError."""
+    """Returns the cluster that the options name, or None for processes on this machine. Raises SpecError."""
     if executor == "dask":
         hint = "Such as 90s or 10min."
         limit_s = None if time_limit is None else amount(parse_seconds, time_limit, "--time-limit", hint)
@@ -349,7 +353,7 @@ def asked(executor: str, scheduler: str | None, *, trusted: bool, time_limit: st
 
 
 def race(*, find_best: bool, within: str | None, budget: str | None) -> tuple[Race | None, float | None]:
-    """The race that the options request, and its budget in seconds. Raises SpecError."""
+    """Returns the race that the options request, and its budget in seconds. Raises SpecError."""
     if not find_best:
         return None, None
     margin = 0.0 if within is None else share_of(within)

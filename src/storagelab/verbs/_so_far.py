@@ -1,13 +1,13 @@
-"""The page of a campaign that is still running. Another process makes it before the first run, and renews it at most
-once a minute. Until then, only its text on the campaign is renewed.
+"""The page of a campaign that is still running. A separate process makes the page before the first run, and renews it
+at most once a minute. Between two renewals, only the text about the campaign's progress is renewed.
 
-That process works beside the runs only if it can neither change a figure nor slow a run: the runs are simulated, so
-their results do not depend on this machine, and a CPU is free. It has the lowest priority of all. Beside a measured
-run, it would take CPU time, caches and the drive from the server, even if a CPU is free. So, in a measured campaign, it
-works between two runs, and the next run waits for it. All these waits take at most a fiftieth of the campaign's time.
+That process works at the same time as the runs only if it can neither change a figure nor slow a run. This is the case
+if the runs are simulated, because then their results do not depend on this machine, and if a CPU is free. The process
+then has the lowest priority. During a measured run, it would take CPU time, caches and the drive from the server, even
+if a CPU is free. So in a measured campaign, it works between two runs, and the next run waits for it. All these waits
+together take at most a fiftieth of the campaign's time.
 
-python -m storagelab.verbs._so_far FOLDER TEXT [beside]    makes the page once, in a separate process
-"""
+python -m storagelab.verbs._so_far FOLDER TEXT [beside] makes the page once, in a separate process"""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ PROGRAM = [sys.executable, "-P", "-m", __name__]
 EVERY_S = 60.0
 LARGEST_SHARE = 0.02
 _EMPTY_COST_S, _FIRST_COST_S = 1.5, 5.0
-"""The assumed times to make a page without runs, and the first page with runs. A page is made if this time is a small
-fraction (`LARGEST_SHARE`) of the time that runs will take, or have taken."""
+"""The assumed times, in seconds, to make a page without runs, and the first page with runs. A page is made only if this
+time is at most the share `LARGEST_SHARE` of the time that runs will take, or have taken."""
 _LONGEST_S = 300.0
-"""If runs wait for a page for longer than this, storagelab stops making the page."""
+"""If runs have waited for a page for longer than this (in seconds), storagelab stops making the page."""
 _AT_STOP_S = 20.0
-"""The longest time for which an interrupted campaign keeps the prompt waiting for a page."""
+"""The longest time, in seconds, for which an interrupted campaign waits for a page before it ends."""
 _SAID = re.compile(r'(?<=id="so-far" data-reload-s=")\d+">[^<]*(?=This page shows )')
-"""In the page: the seconds until it reloads itself, and the text on the campaign, which comes before the text on its
-runs."""
+"""Matches two things in the page: the seconds until it reloads itself, and the text about the campaign's progress. The
+text about the stored runs follows it."""
 
 
 @contextlib.contextmanager
 def kept(folder: Path, progress: RunProgress, before: int) -> Iterator[None]:
     """Keeps the page up to date while runs are made. If there is a page of earlier runs, it says at once that the runs
-    continue; otherwise there is one at once, without runs. If runs stop before the last one, the page says so, too.
+    continue. Otherwise a page without runs is made at once. If the runs stop before the last one, the page says so.
     """
     page = SoFar(folder, progress, before)
     page.says(f"Running: {progress.time_left()}.", EVERY_S)
@@ -61,7 +61,9 @@ def kept(folder: Path, progress: RunProgress, before: int) -> Iterator[None]:
 
 
 class SoFar:
-    """Renews the page of a campaign whose store is in `folder`. `before`: the runs stored before this start."""
+    """Renews the page of a campaign whose store is in `folder`. `before` is the number of runs that were stored before
+    this call of storagelab.
+    """
 
     def __init__(self, folder: Path, progress: RunProgress, before: int) -> None:
         self._folder, self._progress, self._before = folder, progress, before
@@ -73,14 +75,14 @@ class SoFar:
         self.is_made = self._told_late = False
 
     def first(self) -> None:
-        """Makes the page before the first run, if there is no page and the runs take long."""
+        """Makes the page before the first run, if there is no page and the runs will take long."""
         if not self._page.exists() and LARGEST_SHARE * self._progress.left_s() >= _EMPTY_COST_S:
             self._make(f"Running: {self._progress.time_left()}.", _AT_STOP_S)
             self._cost_s = _FIRST_COST_S
-            self._progress.say(f"the page so far, which is renewed: {self._page}")
+            self._progress.say(f"the page of the runs so far, which is renewed: {self._page}")
 
     def renew(self) -> None:
-        """Called when a run has been stored and the next one has not begun."""
+        """Renews the page if it is time. Called when a run has been stored and the next one has not begun."""
         now = time.monotonic()
         if self._process is not None and self._process.poll() is not None:
             self.end(1)
@@ -104,14 +106,14 @@ class SoFar:
         return self._simulated and self._progress.at_once < host.usable_cpus()
 
     def _make(self, text: str, within_s: float) -> None:
-        """Makes the page beside the runs; if it would take from them, they wait for it, for at most `within_s`."""
+        """Makes the page. If this would slow the runs, they wait for the page, for at most `within_s` seconds."""
         self._start(text, *(["beside"] if self._is_beside else []))
         if not self._is_beside:
             self.end(within_s)
             self._waited_s += self._cost_s
 
     def _late(self, when: str) -> None:
-        """Says that a page is late, once for each page."""
+        """Reports that a page is late. Reports this only once for each page."""
         if not self._told_late:
             share = numbers.percent(LARGEST_SHARE)
             which = "the page so far: the next one" if self.is_made else "no page yet: the first one"
@@ -119,8 +121,8 @@ class SoFar:
         self._told_late = True
 
     def stopped(self) -> None:
-        """Says in the page, in the log and on the terminal that the runs stopped. If there is no page of runs, makes
-        one, unless the prompt would have to wait too long for it.
+        """Reports in the page, in the log and on the terminal that the runs stopped. If there is no page with runs,
+        makes one, unless this would take too long.
         """
         progress, stored = self._progress, self._before + self._progress.done
         if is_new := bool(stored) and self._is_empty():
@@ -133,29 +135,35 @@ class SoFar:
             progress.say(f"report: {self._page}" if is_new and self.is_made else verb)
 
     def _is_empty(self) -> bool:
-        """Whether there is no page, or one without runs."""
+        """Whether there is no page, or only a page without runs."""
         with contextlib.suppress(OSError):
             return "This page shows 0 of " in self._page.read_text("utf-8")
         return True
 
     def says(self, text: str, reload_s: float) -> None:
-        """Replaces the text on the campaign in the page, if there is a page and the campaign is unfinished."""
+        """Replaces the text about the campaign's progress in the page. Does nothing if there is no page, or if the page
+        is that of a finished campaign.
+        """
         with contextlib.suppress(OSError):
             page = self._page.read_text("utf-8")
             said = _SAID.sub(lambda _: f'{reload_s:g}">{html.escape(text)} ', page, count=1)
             write_whole(self._page, [said.encode()], within=self._folder)
 
     def _start(self, text: str, *how: str) -> None:
-        """Starts to make the page in a separate session, because Ctrl-C on the terminal is meant for the runs."""
+        """Starts a process that makes the page. It has its own session, because Ctrl-C on the terminal is meant for the
+        runs.
+        """
         self._started, self.is_made, self._told_late = time.monotonic(), False, False
-        with contextlib.suppress(OSError):  # no process or memory is available: the next attempt may succeed
+        with contextlib.suppress(OSError):  # no process or no memory is available; the next attempt may succeed
             self._process = subprocess.Popen(
                 [*PROGRAM, str(self._folder), text, *how], stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True,
             )  # fmt: skip
 
     def end(self, within_s: float) -> None:
-        """Waits at most `within_s` for a page that is being made. After that, stops making it, and says so."""
+        """Waits at most `within_s` seconds for a page that is being made. After that, stops making it, and reports
+        this.
+        """
         process, self._process = self._process, None
         if process is None:
             return
@@ -172,7 +180,7 @@ class SoFar:
 
 
 def make(folder: Path, text: str) -> None:
-    from storagelab.findings.analysis import analyse  # here, because the process of a campaign does not need it
+    from storagelab.findings.analysis import analyse  # here, because the campaign's own process does not need it
     from storagelab.report import writing
     from storagelab.run import stored
 
@@ -183,9 +191,10 @@ def make(folder: Path, text: str) -> None:
 
 def give_way() -> None:
     """Gives this process the lowest weight, so that other processes get CPUs and drives first."""
-    os.nice(19)  # still 1 % of a busy CPU: at idle priority, no page would ever be made
+    os.nice(19)  # this still gets 1 % of a busy CPU; at idle priority, no page would ever be made
     with contextlib.suppress(OSError):
-        # If sessions are groups, each gets its share of the CPU, whatever the priority of its processes.
+        # If the kernel groups processes by session, each group gets its share of the CPU, whatever the priority of its
+        # processes.
         Path("/proc/self/autogroup").write_text("19")
 
 

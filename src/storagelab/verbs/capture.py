@@ -1,7 +1,6 @@
-"""`storagelab capture`: records what a running server reads and writes, into a folder.
+"""`storagelab capture`: records into a folder what a running server reads and writes.
 
-Statistics load slowly, and the capture must not wait for them, so they are imported after its window.
-"""
+Statistics load slowly, and the capture must not wait for them. So they are imported after the capture."""
 
 from __future__ import annotations
 
@@ -39,8 +38,9 @@ def capture(
 ) -> None:
     """Record what a running server reads and writes, by object.
 
-    It changes nothing on the server, and keeps neither its data nor the text of queries. Ctrl-C ends the window early.
-    As root on the server's machine, it also records writes and the order of requests by table.
+    The capture changes nothing on the server, and keeps neither its data nor the text of queries. Ctrl-C ends the
+    capture early and keeps it. As root on the server's machine, it also records writes and the order of requests by
+    table.
     """
     from storagelab.capture import folder, taking
     from storagelab.machine.descriptors import write_whole
@@ -88,8 +88,8 @@ def capture(
 
 @contextlib.contextmanager
 def _progress(seconds: float) -> Iterator[Callable[[float, float], None]]:
-    """Prints the progress: on a terminal each second in the same line, which is removed with the end of the capture;
-    elsewhere in a new line from time to time.
+    """Prints the progress of a capture. On a terminal, it changes one line each second, and removes the line at the
+    end. Elsewhere, it prints a new line from time to time.
     """
     from storagelab.words import numbers
 

@@ -74,12 +74,12 @@ def compare(
     ] = False,
     as_json: verbs.JsonOption = False,
 ) -> None:
-    """Compare campaigns, or cells of one, and gate a script.
+    """Compare campaigns, or cells of one campaign, and gate a script.
 
-    Two campaigns: `compare A B`, such as before and after an upgrade. Two cells: `compare NAME CELL CELL`. After `run A
-    --against B`: `compare NAME --by spec`.
+    Two campaigns: `compare A B`, for example before and after an upgrade. Two cells: `compare NAME CELL CELL`. After
+    `run A --against B`: `compare NAME --by spec`.
 
-    Name a cell by its id (c07) or by levels ("data_files=4,driver=2.2.3").
+    A cell is named by its id (c07) or by its levels ("data_files=4,driver=2.2.3").
     """
     asked = _Asked(results, "json" if as_json else format_, output, fit, _share(fail_if_slower))
     are_results = [asked.place(name) is not None for name in names]
@@ -98,7 +98,7 @@ def compare(
 
 
 def _share(margin: str | None) -> float | None:
-    """The gate's margin. Raises SpecError if `margin` is not valid."""
+    """Returns the gate's margin as a share. Raises SpecError if `margin` is not a percentage."""
     from storagelab.model.values import share_of
 
     share = None if margin is None else share_of(margin)
@@ -109,7 +109,9 @@ def _share(margin: str | None) -> float | None:
 
 @dataclass(frozen=True)
 class _Asked:
-    """The options: the folder of results, how it is judged, and the outputs; `margin` is a gate's, as a fraction."""
+    """The options: the folder of results, the kind of fit, and the outputs. `margin` is the margin of a gate, as a
+    share.
+    """
 
     results: Path
     format_: str
@@ -118,8 +120,8 @@ class _Asked:
     margin: float | None
 
     def place(self, name: str) -> tuple[str, Path] | None:
-        """The name and the results folder for `name`, which is an experiment's name, its spec, or its folder; None if
-        there is no such experiment.
+        """Returns the name and the results folder for `name`, which is the name of an experiment, its spec, or its
+        folder. Returns None if there is no such experiment.
         """
         from storagelab.run.store import FILE_NAME
 
@@ -164,7 +166,7 @@ def _cells(asked: _Asked, name: str, *named: str) -> Gate:
 
 
 def _refuse_one_spec(read: stored.Results, *ids: str) -> None:
-    """Raises SpecError: a gate of two cells of the same spec would not judge a change."""
+    """Raises SpecError if both cells are of the same spec. A gate of two such cells would not judge a change."""
     from storagelab.spec.reading import SPEC_FACTOR
 
     specs = {cell.levels.get(SPEC_FACTOR) for cell in read.plan.cells if cell.cell_id in ids}
@@ -185,7 +187,7 @@ def _by(asked: _Asked, name: str, factor: str) -> Gate:
 
 
 def _pairs(asked: _Asked, read: stored.Results, ids: Sequence[tuple[str, str]], by: str = "") -> Gate:
-    """Compares each pair of cells of a campaign: a table of all pairs, and the slowest pair in full."""
+    """Compares each pair of cells of a campaign. The output has a table of all pairs, and the slowest pair in full."""
     from storagelab.findings.campaigns import Gate, pair_of
     from storagelab.findings.reasons import case_between
     from storagelab.report.export.as_json import pair_json
@@ -227,7 +229,8 @@ def _campaigns(asked: _Asked, names: Sequence[str], *, history: bool) -> Gate:
     result = campaigns.Gate.NOT_SLOWER if asked.margin is None else campaigns.gate(found, asked.margin)
     said = "" if asked.margin is None else words.gate_of_campaigns_sentence(result, asked.margin, found)
     paper = words.campaigns_paper(found, tables, said)
-    # Charts need exactly two: with several predictions, a chart would not show to which campaign each belongs.
+    # Charts need exactly two campaigns. With several predictions, a chart would not show to which campaign each
+    # prediction belongs.
     pair = of_campaigns(found[0], read[0].plan, read[1].plan) if len(given) == 2 and not history else None
     if pair is not None:
         predicted, measured = sorted(given, key=lambda one: one.findings.provenance == "measured")
@@ -237,7 +240,9 @@ def _campaigns(asked: _Asked, names: Sequence[str], *, history: bool) -> Gate:
 
 
 def _called(folders: Sequence[Path]) -> list[str]:
-    """A short name for each campaign: its folder's name, or as much of the path as distinguishes it from the others."""
+    """Returns a short name for each campaign: the name of its folder. If names are equal, they get as many parent
+    folders as are needed to distinguish them.
+    """
     from itertools import count
 
     resolved = [folder.resolve() for folder in folders]

@@ -11,7 +11,7 @@ app = Verb("Measure", 1)
 
 @app.command()
 def demo(results: ResultsOption = DEFAULT_RESULTS) -> None:
-    """Show how much faster storage could gain here, at most.
+    """Show how much a faster disk could gain here, at most.
 
     It takes about two minutes. The spec and the data are in the folder of results. After an interruption, the same
     command continues.

@@ -29,8 +29,8 @@ def doctor(
 ) -> None:
     """Show what this machine can't measure, and how to fix it.
 
-    --target takes a DSN, or the name of an environment variable that holds one, and tests everything that storagelab
-    promises on that server.
+    --target takes a DSN, or the name of an environment variable that holds one. It tests on that server everything that
+    storagelab promises.
     """
     from storagelab.machine.doctor import Ability
     from storagelab.machine.doctor import abilities as abilities_of
@@ -60,7 +60,9 @@ def doctor(
 
 
 def _verify(target: str, spec_file: Path | None, *, as_json: bool) -> bool:
-    """Whether a running server keeps all promises; on the volumes of the spec's first cell, if a spec is given."""
+    """Tests whether a running server keeps all promises. If a spec is given, uses the volumes of its first cell.
+    Returns whether no promise failed.
+    """
     from storagelab.report.text.as_data import doctor_json
     from storagelab.report.text.terminal import print_promises
     from storagelab.run import contract

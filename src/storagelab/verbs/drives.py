@@ -1,4 +1,4 @@
-"""`storagelab drives`: measures a drive, and stores its capabilities as a profile."""
+"""`storagelab drives`: lists and shows profiles of drives, and measures a drive for a new profile."""
 
 from __future__ import annotations
 
@@ -18,16 +18,14 @@ if TYPE_CHECKING:
     from storagelab.drives.measured import MeasuredDrive
     from storagelab.run.measuring import Effort, KeptResults, MeasuredVolume
 
-app = Verb(
-    "This machine", 2, help="List or show the profiles of drives, or measure a drive for one.", no_args_is_help=True
-)
+app = Verb("This machine", 2, help="List or show profiles of drives, or measure a drive.", no_args_is_help=True)
 _NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,62}")
 _SEED = 1
 
 
 @app.callback()
 def _group() -> None:
-    """List or show the profiles of drives, or measure a drive for one."""
+    """List or show profiles of drives, or measure a drive."""
 
 
 @app.command("list")
@@ -41,7 +39,7 @@ def list_() -> None:
     for name in profiles.own():
         try:
             found.append(profiles.load(name, Path()))
-        except PreflightError as error:  # the other profiles are still listed
+        except PreflightError as error:  # the other profiles are listed nevertheless
             screen.say(str(error))
     print_profiles(screen.out(), found)
     print_cloud_disks(screen.out(), limits.disks())
@@ -57,7 +55,8 @@ def show(
 ) -> None:
     """Show what a drive can do, and its profile.
 
-    First its capacity, speed, CPU cost and need of host memory, then all figures of its profile.
+    The output begins with the drive's capacity, speed, CPU cost and need of host memory. All figures of its profile
+    follow.
     """
     from storagelab import profiles
     from storagelab.drives.sizing import sizing
@@ -76,20 +75,20 @@ def show(
 
 @app.command()
 def fit(
-    name: Annotated[str, Argument(metavar="NAME", help="Name of the profile; in specs and in lists.")],
+    name: Annotated[str, Argument(metavar="NAME", help="Name of the profile in specs and in lists.")],
     volume: Annotated[
-        str, Option("--volume", metavar="PATH", help="Folder on the drive; with --spec, a volume of that spec.")
+        str, Option("--volume", metavar="PATH", help="Folder on the drive, or with --spec, a volume of that spec.")
     ],
     spec: Annotated[
-        Path | None, Option("--spec", help="Spec that declares the volume, which is made with its limits.")
+        Path | None, Option("--spec", help="Spec that declares the volume. The volume is made with its limits.")
     ] = None,
-    quick: Annotated[bool, Option("--quick", help="Measure for about two minutes, at fewer points.")] = False,
+    quick: Annotated[bool, Option("--quick", help="Measure fewer points, in about two minutes.")] = False,
     size: Annotated[str | None, Option("--size", help="Size of the file to measure with, such as 16GiB.")] = None,
 ) -> None:
     """Measure a drive with fio in up to 15 minutes, and fit a profile to it.
 
-    It writes one file in its own folder, and removes both. The profile has every measured point. The simulator uses it
-    like any other drive.
+    It writes one file in a folder of its own, and removes both at the end. The profile has every measured point. The
+    simulator uses it like any other drive.
     """
     from storagelab.drives.fitting import planned
     from storagelab.drives.measured import as_toml
@@ -114,7 +113,7 @@ def fit(
                 drive, usable, sector = measuring.measured(name, found, effort, asked, kept, tell)
         except KeyboardInterrupt:
             if kept.file.exists():
-                many = f"{kept.many} measurements are kept in {kept.file}; the same command goes on"
+                many = f"{kept.many} measurements are kept in {kept.file}; the same command continues"
                 screen.say(f"interrupted: {many}")
             raise
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -125,7 +124,7 @@ def fit(
 
 
 def _fitted(file: Path, drive: MeasuredDrive) -> Iterator[str]:
-    """The results of the fit, one per line."""
+    """Yields the results of the fit as lines."""
     from storagelab.words.numbers import count, duration, percent
 
     points, error = drive.measured.points, drive.median_error
@@ -145,7 +144,7 @@ def _fitted(file: Path, drive: MeasuredDrive) -> Iterator[str]:
 
 
 def _free_file(name: str) -> Path:
-    """A path for the new profile that is not in use."""
+    """Returns a path for the new profile. Raises PreflightError if the name can't be used or is in use."""
     from storagelab import profiles
 
     if not _NAME.fullmatch(name):
@@ -162,7 +161,7 @@ def _free_file(name: str) -> Path:
 
 @contextmanager
 def _volume(volume: str, spec: Path | None) -> Iterator[MeasuredVolume]:
-    """A folder, or a volume of a spec, which is made for the measurement if necessary."""
+    """Yields a folder, or a volume of a spec. If necessary, the volume is made for the measurement."""
     from storagelab.run.engine import sweep
     from storagelab.run.measuring import MeasuredVolume, volume_at
     from storagelab.spec import matrix, reading
@@ -186,7 +185,7 @@ def _volume(volume: str, spec: Path | None) -> Iterator[MeasuredVolume]:
         raise PreflightError("is made of whole drives or by commands", file=spec, key=f"volumes.{volume}", hint=hint)
     if not wanted.made:
         if wanted.path is None:
-            hint = "name a volume with a path; a simulated drive has a profile already"
+            hint = "name a volume with a path; a simulated drive already has a profile"
             raise PreflightError("has no path", file=spec, key=f"volumes.{volume}", hint=hint)
         yield volume_at(site.place(wanted.path, f"volumes.{volume}.path"))
         return
@@ -209,4 +208,4 @@ def _say_what_comes(folder: Path, effort: Effort, points: int, kept: KeptResults
         f"about {duration(effort.about_s(points * effort.passes - len(kept.results)))}, and removes both."
     )
     if kept.many:
-        screen.say(f"Goes on: {kept.many} measurements were kept.")
+        screen.say(f"Continues: {kept.many} measurements were kept.")

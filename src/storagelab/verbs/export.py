@@ -25,7 +25,7 @@ def export(
     ] = "json",
     output: verbs.OutputOption = None,
     fit: verbs.FitOption = "robust",
-    salvage: Annotated[bool, Option("--salvage", help="Export what is still readable in a damaged store.")] = False,
+    salvage: Annotated[bool, Option("--salvage", help="Export what can still be read in a damaged store.")] = False,
 ) -> None:
     """Write all stored data for other programs: JSON, CSV, SQLite.
 

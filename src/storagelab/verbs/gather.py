@@ -1,4 +1,4 @@
-"""`storagelab gather`: judges the runs of several campaigns together."""
+"""`storagelab gather`: joins several campaigns into one, and judges their runs together."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def gather(
 ) -> None:
     """Combine several hosts' campaigns of one spec into one campaign.
 
-    Its verdict applies to hosts like these: layouts are compared within each host.
+    The verdict applies to hosts like these, because layouts are compared within each host.
     """
     from storagelab.run import stored
     from storagelab.run.store import NothingStored, Store

@@ -27,7 +27,7 @@ UNUSED = (
 
 @app.command(unused=UNUSED)
 def init(
-    name: Annotated[str | None, Argument(metavar="NAME", help="Name of a ready-made spec; default: list all.")] = None,
+    name: Annotated[str | None, Argument(metavar="NAME", help="Name of a ready-made spec. Default: list all.")] = None,
     from_server: Annotated[
         str | None,
         Option(
@@ -37,7 +37,7 @@ def init(
         ),
     ] = None,
     ask: Annotated[bool, Option("--ask", help="Ask three questions, and draft a spec.")] = False,
-    output: Annotated[Path | None, Option("--output", "-o", help="File to write; default: stdout.")] = None,
+    output: Annotated[Path | None, Option("--output", "-o", help="File to write. Default: stdout.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """List ready-made specs by their questions, or write one.

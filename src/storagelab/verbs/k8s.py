@@ -1,4 +1,5 @@
-"""`storagelab k8s`: writes a campaign over StorageClasses as Kubernetes objects, and tells what delays one."""
+"""`storagelab k8s`: writes a campaign that compares StorageClasses as Kubernetes objects. Also reports what delays such
+a campaign."""
 
 from __future__ import annotations
 
@@ -46,13 +47,13 @@ def k8s(
     image: Annotated[str, Option("--image", help="The image's name in the cluster.")] = "storagelab:latest",
     size: Annotated[str, Option("--size", help="Size of each claim.")] = "20Gi",
     results_class: Annotated[
-        str, Option("--results-class", metavar="NAME", help="StorageClass for results; default: the cluster's.")
+        str, Option("--results-class", metavar="NAME", help="StorageClass for results. Default: the cluster's.")
     ] = "",
     cpu: Annotated[str, Option("--cpu", help="CPUs of the pod, as its request and its limit.")] = "4",
     memory: Annotated[str, Option("--memory", help="Memory of the pod, as its request and its limit.")] = "8Gi",
     namespace: Annotated[str, Option("--namespace", "-n", help="The namespace.")] = "default",
     without_rights: Annotated[
-        bool, Option("--without-rights", help="Make no service account; manifests then lack provisioner and zone.")
+        bool, Option("--without-rights", help="Make no service account. Manifests then lack provisioner and zone.")
     ] = False,
     fetch: Annotated[bool, Option("--fetch", help="Write the pod for copying the results instead.")] = False,
     look: Annotated[
@@ -62,7 +63,7 @@ def k8s(
 ) -> None:
     """Write a Kubernetes Job that compares StorageClasses.
 
-    It sends nothing to a cluster: kubectl does that.
+    It sends nothing to a cluster, because kubectl does that.
     """
     from storagelab.kubernetes.job import OBJECT_NAME, JobOptions, documents, manifests, object_name, on_claims, reader
     from storagelab.report import writing
@@ -96,10 +97,10 @@ def k8s(
     amount = f"{plural(len(plan.runs), 'run')} on {'each' if len(nodes) > 1 else 'the'} node: "
     amount += f"about {duration(estimate(plan, plan.runs, ()).seconds)} ({guessed(plan)})"
     writing.deliver(f"# {amount}\n" + documents(manifests(name, nodes, specs, wanted)), output)
-    for line in (amount, f"the pods take the image {wanted.image}: --image names another"):
+    for line in (amount, f"the pods use the image {wanted.image}; --image selects another"):
         screen.say(line)
     for file_name in specs[0].files:
-        screen.say(f"goes into the ConfigMap, where others may read it: {file_name}")
+        screen.say(f"this file is put into the ConfigMap, where others may read it: {file_name}")
     file = output if output is not None and output != writing.STDOUT else "FILE"
     job = object_name(name, *nodes[:1])
     screen.say(f"start it: kubectl apply -n {wanted.namespace} -f {file}")
@@ -108,7 +109,7 @@ def k8s(
 
 
 def _say_cautions(experiment: Experiment, plan: Plan, size: str) -> None:
-    """Prints those notes of `plan` that hold on any machine. Raises SpecError if a claim can't hold a volume."""
+    """Prints the notes of `plan` that apply on any machine. Raises SpecError if a claim is too small for a volume."""
     from storagelab.report.text.plan import before_full, of_preparing, too_short
     from storagelab.verbs._planning import look_at, site_of
 
@@ -122,7 +123,7 @@ def _say_cautions(experiment: Experiment, plan: Plan, size: str) -> None:
     found = look_at(experiment, plan.model_copy(update={"cells": tuple(here)}), site, allow_commands=False)
     for error in found.lacks[:1]:
         problem = error.problem if error.key is None else f"{error.key}: {error.problem}"
-        cautions.append(f"not all could be checked on this machine: {problem}")
+        cautions.append(f"some checks were not possible on this machine: {problem}")
     needed = max((need.needed_bytes or 0 for need in found.volumes), default=0)
     number, prefix = cast("re.Match[str]", _QUANTITY.fullmatch(size)).groups("")
     unit = 1024.0 if prefix.endswith("i") else 1000.0
@@ -145,7 +146,7 @@ def _say_how_to_fetch(name: str, nodes: Sequence[str]) -> None:
 
 
 def _look(spec_file: Path, file: Path) -> bool:
-    """Tells by kubectl's output what delays the campaign; returns whether nothing delays it."""
+    """Prints what delays the campaign, as kubectl's output shows. Returns whether nothing delays it."""
     from storagelab.kubernetes.held_up import held_up
     from storagelab.kubernetes.job import object_name
     from storagelab.spec import reading

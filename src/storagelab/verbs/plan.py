@@ -36,7 +36,7 @@ def plan(
     spec_file: verbs.SpecArgument,
     results: verbs.ResultsOption = verbs.DEFAULT_RESULTS,
     against: verbs.AgainstOption = None,
-    all_: Annotated[bool, Option("--all", help="Add reasons, ways out, each cell and each run.")] = False,
+    all_: Annotated[bool, Option("--all", help="Add reasons, solutions, each cell and each run.")] = False,
     allow_commands: verbs.AllowCommandsOption = False,
     despite_space: verbs.DespiteSpaceOption = False,
     pilot: Annotated[
@@ -51,7 +51,7 @@ def plan(
 ) -> None:
     """Show what to decide, and the number, time and space of the runs.
 
-    It also names all that this machine lacks for them. It runs and changes nothing.
+    It also names everything that the runs need and this machine lacks. It makes no run and changes nothing.
     """
     from storagelab.report.text.as_data import plan_json
     from storagelab.report.text.plan import of_preparing, print_plan
@@ -85,8 +85,8 @@ def plan(
 
 
 def _tells(experiment: Experiment, expanded: Plan, pilot: str | None, results: Path, *, gated: bool) -> str:
-    """The smallest difference that the plan can show; "" if unknown. It follows from the scatter of an experiment's
-    stored runs or, for a gate or few repetitions, from an assumed scatter.
+    """Returns the smallest difference that the plan can show, as text, or "" if it is unknown. It is computed from the
+    scatter of an experiment's stored runs. For a gate or few repetitions without stored runs, the scatter is assumed.
     """
     from storagelab.model.plan import REPETITIONS_SOUND
     from storagelab.report.text.plan import tells_text
@@ -100,7 +100,7 @@ def _tells(experiment: Experiment, expanded: Plan, pilot: str | None, results: P
         or (experiment.order == "as-listed" and measured)
     ):
         return ""
-    from storagelab.findings import power  # here, because statistics load slowly, and only stored runs need them
+    from storagelab.findings import power  # here, because statistics load slowly and are rarely needed
 
     of = None if pilot is None else stored.read(pilot, results)
     scatter = power.ASSUMED if of is None else power.scatter_of(of.plan, of.runs)
@@ -110,7 +110,9 @@ def _tells(experiment: Experiment, expanded: Plan, pilot: str | None, results: P
 
 
 def _too_short(expanded: Plan, found: Preflight, stored_as: str | None, results: Path) -> tuple[str, ...]:
-    """A note if runs are too short for their servers' checkpoints, or are measured before the redo log is full."""
+    """Returns notes if runs are too short for their servers' checkpoints, or are measured before the redo log
+    is full.
+    """
     if not found.cycles and not found.log_rooms:
         return ()
     from storagelab.findings import comparable

@@ -1,4 +1,4 @@
-"""`storagelab predict`: a captured server's throughput on other volumes or with another layout."""
+"""`storagelab predict`: predicts a captured server's throughput on other volumes or with another layout."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ def predict(
 ) -> None:
     """Predict rate and latency of a captured server on other volumes.
 
-    FILE gives each volume's speed, by limits or a measured drive's profile, and names layouts: [layouts.NAME] with
-    objects and log. `compare CAMPAIGN PREDICTION` compares a campaign with what --format json wrote.
+    FILE gives the speed of each volume, by limits or by the profile of a measured drive. It also names layouts:
+    [layouts.NAME] with objects and log. `compare CAMPAIGN PREDICTION` compares a campaign with the file that --format
+    json wrote.
     """
     from storagelab.predicting.prediction import OWN_FILE, as_text
     from storagelab.predicting.reckoning import predict as reckoned

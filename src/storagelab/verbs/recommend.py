@@ -1,4 +1,4 @@
-"""`storagelab recommend`: which of a captured server's tables, indexes and logs to move, if any."""
+"""`storagelab recommend`: recommends which tables, indexes and logs of a captured server to move, if any."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ def recommend(
     capture: Annotated[Path, Argument(metavar="CAPTURE", help="Folder of a capture.")],
     volumes: Annotated[Path, Argument(metavar="FILE", help="TOML file: the speed and the price of each volume.")],
     keep: Annotated[
-        list[str] | None, Option("--keep", metavar="NAME", help="An object that must not move: a table, log, temp.")
+        list[str] | None, Option("--keep", metavar="NAME", help="An object that must not move: a table, log or temp.")
     ] = None,
-    worth: Annotated[str, Option("--worth", metavar="PERCENT", help="The least gain that is worth a change.")] = "10%",
+    worth: Annotated[str, Option("--worth", metavar="PERCENT", help="Smallest gain that is worth a change.")] = "10%",
     budget: Annotated[
-        str | None, Option("--budget", metavar="PRICE", help="The highest cost of all volumes per month.")
+        str | None, Option("--budget", metavar="PRICE", help="The highest total cost of the volumes per month.")
     ] = None,
     load: Annotated[
         Path | None, Option("--load", metavar="SPEC", help="With --spec: the spec that has the load.")
@@ -36,8 +36,8 @@ def recommend(
 ) -> None:
     """Recommend what to move to which volume, or to leave all as it is.
 
-    It predicts the fastest places for the capture's log, tables and indexes on FILE's volumes, and names at most three
-    layouts with few moves. It moves nothing, but prints the statements.
+    It predicts the fastest places for the capture's log, tables and indexes on FILE's volumes. It names at most three
+    layouts with few moves. It moves nothing, but prints the statements for it.
     """
     from storagelab import screen
     from storagelab.errors import SpecError

@@ -1,4 +1,4 @@
-"""`storagelab report`: analyses the stored runs again and writes their report, or the page of a capture."""
+"""`storagelab report`: analyses the stored runs again and writes their report. Also writes the page of a capture."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def report(
 ) -> None:
     """Write the report of an experiment from its stored runs.
 
-    html writes one file; png and svg write one file for each chart, or one chart alone; md and text go to stdout. For a
-    PDF, print the page. Data for other programs: storagelab export.
+    html writes one file. png and svg write one file for each chart, or only one chart. md and text go to stdout. For a
+    PDF, print the page. For data for other programs, use storagelab export.
     """
     from storagelab.capture import folder
     from storagelab.findings.analysis import analyse
@@ -115,7 +115,7 @@ def _write_capture(path: Path, format_: str, output: Path | None) -> None:
 
 
 def _limit(text: str) -> float | None:
-    """A reader's limit, in seconds or as a rate; None if `text` is empty. Raises SpecError."""
+    """Returns the reader's limit, as seconds or as a rate. Returns None if `text` is empty. Raises SpecError."""
     from storagelab.spec.units import parse_seconds
 
     if not text:

@@ -20,7 +20,7 @@ def _measures(given: Given) -> bool:
 
 
 def _without_volumes(key: str) -> Callable[[Given], bool]:
-    """Whether no volume of the spec has the key."""
+    """Returns a test: whether no volume of the spec has the key."""
     return lambda given: not any(getattr(one, key) for config in spec_of(given)[1] for one in config.volumes.values())
 
 
@@ -43,20 +43,20 @@ def run(
     results: verbs.ResultsOption = verbs.DEFAULT_RESULTS,
     again: Annotated[bool, Option("--again", help="Repeat failed runs.")] = False,
     jobs: Annotated[
-        int | None, Option("--jobs", "-j", min=1, help="Processes for simulated runs; default: one for each core.")
+        int | None, Option("--jobs", "-j", min=1, help="Processes for simulated runs. Default: one for each core.")
     ] = None,
     allow_commands: verbs.AllowCommandsOption = False,
     against: verbs.AgainstOption = None,
     despite_space: verbs.DespiteSpaceOption = False,
     yes_wipe: Annotated[
         list[str] | None,
-        Option("--yes-wipe", metavar="SERIAL", help="Destroy everything on this drive of the spec; repeatable."),
+        Option("--yes-wipe", metavar="SERIAL", help="Destroy everything on this drive of the spec. Repeatable."),
     ] = None,
     prepared: Annotated[
         list[str] | None, Option("--prepared", metavar="VOLUME", help="This volume is now ready for the next block.")
     ] = None,
     find_best: Annotated[
-        bool, Option("--find-best", help="A race: stop repeating layouts that are surely slower.")
+        bool, Option("--find-best", help="Make a race: stop repeating layouts that are surely slower.")
     ] = False,
     within: Annotated[
         str | None,
@@ -77,22 +77,22 @@ def run(
         Option(
             "--scheduler",
             metavar="tls://HOST:8786",
-            help="The cluster's scheduler; default: Dask's setting (DASK_SCHEDULER_ADDRESS), or local processes.",
+            help="The cluster's scheduler. Default: Dask's setting (DASK_SCHEDULER_ADDRESS), or local processes.",
         ),
     ] = None,
     trust_network: Annotated[
-        bool, Option("--trust-network", help="Join a cluster beyond this machine without TLS.")
+        bool, Option("--trust-network", help="Join a cluster on other machines without TLS.")
     ] = False,
     time_limit: Annotated[
         str | None,
-        Option("--time-limit", metavar="10min", help="When a run on a cluster counts as hung; default: estimated."),
+        Option("--time-limit", metavar="10min", help="Longest time of a run on a cluster. Default: estimated."),
     ] = None,
     full: Annotated[bool, Option("--full", help="Also print the evidence.")] = False,
     as_json: verbs.JsonOption = False,
 ) -> None:
     """Run or continue an experiment, then report what it found.
 
-    The answer goes to the terminal, the HTML report into the folder of results.
+    The answer goes to the terminal, and the HTML report to the folder of results.
     """
     from storagelab.verbs import _running
 

@@ -23,16 +23,16 @@ def simulate(
     spec_file: SpecArgument,
     cell: Annotated[
         str | None,
-        Option("--cell", metavar="ID", help="The cell to run, as `plan --all` names it; default: the first."),
+        Option("--cell", metavar="ID", help="The cell to run, as `plan --all` names it. Default: the first."),
     ] = None,
     trace: Annotated[
         bool, Option("--trace", help="Print the scenario with all defaults, and the whole outcome, as JSON.")
     ] = False,
-    every_io: Annotated[bool, Option("--every-io", help="As --trace, with each I/O of the run.")] = False,
+    every_io: Annotated[bool, Option("--every-io", help="Like --trace, but with each I/O of the run.")] = False,
 ) -> None:
     """Simulate one run, and show its input and its results.
 
-    The drives are in their state at the beginning of the run's block. Nothing is stored.
+    The drives are in the state that they have at the beginning of the run's block. Nothing is stored.
     """
     from storagelab.engines.simulated import engine as simulated
     from storagelab.report import writing
@@ -56,7 +56,7 @@ def simulate(
 
 
 def _cell(plan: Plan, cell_id: str | None) -> Cell:
-    """The cell called `cell_id`; the first cell for None."""
+    """Returns the cell with the id `cell_id`. If `cell_id` is None, returns the first cell."""
     cells = {cell.cell_id: cell for cell in plan.cells}
     chosen = plan.cells[0] if cell_id is None else cells.get(cell_id)
     if chosen is None:

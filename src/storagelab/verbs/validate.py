@@ -17,28 +17,28 @@ app = Verb("Simulate", 2)
 @app.command()
 def validate(
     format_: Annotated[
-        Literal["md", "csv", "json"] | None, Option("--format", help="Format of the tables; default: for the terminal.")
+        Literal["md", "csv", "json"] | None, Option("--format", help="Format of the tables. Default: for the terminal.")
     ] = None,
     write: Annotated[
-        Path | None, Option("--write", metavar="FILE", help="Also write the tables, as md, into this file.")
+        Path | None, Option("--write", metavar="FILE", help="Also write the tables to this file, as md.")
     ] = None,
     only: Annotated[
-        list[str] | None, Option("--only", metavar="ID", help="Article (A) or figure (A1) to check; default: all.")
+        list[str] | None, Option("--only", metavar="ID", help="Article (A) or figure (A1) to check. Default: all.")
     ] = None,
     scale: Annotated[
         int | None,
-        Option("--scale", min=1, max=LARGEST_SCALE, help="How many times smaller servers are; default: the specs'."),
+        Option("--scale", min=1, max=LARGEST_SCALE, help="How many times smaller servers are. Default: the specs'."),
     ] = None,
     repetitions: Annotated[
-        int | None, Option("--repetitions", min=1, help="Runs of each cell; default: as in each spec.")
+        int | None, Option("--repetitions", min=1, help="Runs of each cell. Default: as in each spec.")
     ] = None,
     checks: Annotated[
         bool,
         Option("--checks/--no-checks", help="Also simulate a second scale, and inputs that articles omit (default)."),
     ] = True,
-    jobs: Annotated[int | None, Option("--jobs", "-j", min=1, help="Processes; default: one for each core.")] = None,
+    jobs: Annotated[int | None, Option("--jobs", "-j", min=1, help="Processes. Default: one for each core.")] = None,
     results: Annotated[
-        Path | None, Option("--results", help="Folder to keep the runs in, and to continue from.")
+        Path | None, Option("--results", help="Folder that keeps the runs, so that they can be continued.")
     ] = None,
     experiments: Annotated[
         Path | None, Option("--experiments", metavar="FOLDER", help="Folder of the ready-made specs.")
@@ -61,7 +61,7 @@ def validate(
     )  # fmt: skip
     before = table.existing(write) if write is not None else None
     planned = making.plan(chosen, asked)
-    # Read before the runs, which may take long, because the table must show the profiles that were simulated.
+    # The parameters are read before the runs, which may take long. So the table shows the profiles that were simulated.
     model = table.parameters([name for one in planned if isinstance(one, making.ArticlePlan) for name in one.profiles])
     with Interruptible() as stopping:
         rows, simulations = making.simulate(planned, asked, screen.err(), stopping.check)
@@ -75,6 +75,8 @@ def validate(
 
 
 def _ready_made_specs() -> Path:
-    """The folder `experiments` here, or else that of the checkout from which storagelab runs."""
+    """Returns the folder `experiments` of the current folder. If there is none, returns that of the checkout from which
+    storagelab runs.
+    """
     here = Path("experiments")
     return here if here.is_dir() else Path(__file__).resolve().parents[3] / here

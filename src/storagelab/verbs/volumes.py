@@ -1,4 +1,4 @@
-"""`storagelab volumes`: lists the drives that experiments use, and gives them back."""
+"""`storagelab volumes`: lists the drives that experiments use, and gives back the drives of a killed run."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def undo(
     results: Annotated[Path, Argument(metavar="RESULTS", help="Folder of the experiment's results.")],
     may_wipe: Annotated[
         list[str] | None,
-        Option("--yes-wipe", metavar="SERIAL", help="Wipe this drive, whatever it contains; repeatable."),
+        Option("--yes-wipe", metavar="SERIAL", help="Wipe this drive, whatever it contains. Repeatable."),
     ] = None,
 ) -> None:
     """Give back the drives that a killed run left.
 
-    It unmounts and removes all that storagelab made on them, and restores their sector size. Their earlier content
-    can't be restored.
+    It unmounts and removes everything that storagelab made on them, and restores their sector size. It can't restore
+    their earlier content.
     """
     from storagelab.volumes.for_runs import put_back
 

@@ -17,7 +17,7 @@ def waits(
     name: NameArgument,
     cells: Annotated[
         list[str] | None,
-        Argument(metavar="CELL", help='Cells by id (c07) or by levels ("data_files=4,log=b"); default: all.'),
+        Argument(metavar="CELL", help='Cells by id (c07) or by levels ("data_files=4,log=b"). Default: all.'),
     ] = None,
     results: ResultsOption = DEFAULT_RESULTS,
     uncut: Annotated[bool, Option("--uncut", help="Show all waits, not only the top 95 %.")] = False,

@@ -1,4 +1,4 @@
-"""Layers of the kernel's device mapper: encryption, and added latency."""
+"""Layers that the kernel's device mapper makes: encryption and added latency."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ class Keys(LayerKeys):
     encryption: Annotated[Literal["luks2"] | None, LeftOut("none")] = None
     """Volumes that storagelab makes: `luks2` encrypts the volume with a random key that is not stored."""
     encryption_sector_bytes: Annotated[Literal[512, 1024, 2048, 4096] | None, LeftOut("that of cryptsetup")] = None
-    """Encrypted volumes: bytes that are encrypted at once."""
+    """Encrypted volumes: the number of bytes that are encrypted as one unit."""
     encryption_flags: tuple[
         Literal["no-read-workqueue", "no-write-workqueue", "same-cpu-crypt", "submit-from-crypt-cpus"], ...
     ] = ()
     """Encrypted volumes: flags of the kernel's dm-crypt, such as `["no-read-workqueue", "no-write-workqueue"]`."""
     added_latency_ms: Annotated[int | None, LeftOut("none")] = Field(None, ge=1, le=10_000)
-    """Volumes that storagelab makes: the kernel's dm-delay delays every read and write by this time, as over a
-    network."""
+    """Volumes that storagelab makes: the kernel's dm-delay delays every read and every write by this time, as a network
+    would."""
 
 
 # The key is already random, so stretching it like a password would only cost time.
@@ -67,7 +67,7 @@ def layers(volume: VolumeConfig, tools: Tools) -> Iterator[Layer]:
 def _encrypted(
     volume: VolumeConfig, tools: Tools, devices: Sequence[str], own: str, uuids: Sequence[UUID]
 ) -> Iterator[Top]:
-    """If the volume is closed, its data are lost, because the key is not stored."""
+    """Makes an encrypted device. When the device is closed, its data are lost, because the key is not stored."""
     (device,), name, key = devices, f"{own}-luks", secrets.token_hex(_KEY_BYTES)
     sector_bytes, flags = volume.encryption_sector_bytes, [flag.replace("-", "_") for flag in volume.encryption_flags]
     sector = [f"--sector-size={sector_bytes}"] if sector_bytes else []

@@ -1,4 +1,4 @@
-"""Layers that make one device of several drives: Linux's own md, or LVM's striped logical volumes."""
+"""Layers that make one device of several drives: arrays of Linux's own md, or LVM's striped logical volumes."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ class Keys(LayerKeys):
     raid_level: Annotated[
         Literal["raid0", "raid1", "raid5", "raid10", "striped"] | None, LeftOut("a single drive")
     ] = None  # fmt: skip
-    """Volumes made of drives: the method that makes one device of several drives. `raid0` to `raid10` are Linux's own
-    (md); `striped` is a striped logical volume (LVM). `raid10` also takes two or three drives, each block on two of
-    them."""
+    """Volumes made of drives: the method that makes one device of several drives. `raid0` to `raid10` are arrays of
+    Linux's own md. `striped` is a striped logical volume of LVM. `raid10` also takes two or three drives; then each
+    block is on two of them."""
     raid_chunk_size_bytes: Annotated[int | None, LeftOut("that of mdadm or LVM")] = Field(None, ge=4096, le=2**26)
-    """Volumes made of drives: bytes that stay together on one drive of a RAID, a power of two."""
+    """Volumes made of drives: the number of bytes that stay together on one drive of a RAID. Must be a power of two."""
 
 
 def layers(volume: VolumeConfig, tools: Tools) -> Iterator[Layer]:
@@ -85,7 +85,7 @@ _AS_FAST_AS_IT_CAN_KIB_PER_S = "10000000"
 def _array(
     level: str, chunk_bytes: int | None, tools: Tools, devices: Sequence[str], own: str, uuids: Sequence[UUID]
 ) -> Iterator[Top]:
-    """A synchronized array, because synchronization would disturb the runs."""
+    """Makes an array, and waits until it is synchronized, because synchronization would disturb the runs."""
     paths = [f"/dev/{device}" for device in devices]
     chunk = [f"--chunk={chunk_bytes // 1024}"] if chunk_bytes else []
     began = time.perf_counter()
@@ -119,7 +119,7 @@ def _number(text: str) -> int | None:
 
 
 def _synchronize(array: str, md: Path, tools: Tools) -> None:
-    with contextlib.suppress(OSError):  # RAID 0 has nothing to synchronize
+    with contextlib.suppress(OSError):  # RAID 0 is never synchronized, so it lacks these files
         for file in ("sync_speed_max", "sync_speed_min"):
             (md / file).write_text(_AS_FAST_AS_IT_CAN_KIB_PER_S)
 
@@ -127,7 +127,7 @@ def _synchronize(array: str, md: Path, tools: Tools) -> None:
         asked = _number(tools.text(md / "raid_disks")) or 0
         parts = (one for one in md.glob("dev-*") if "faulty" not in tools.text(one / "state"))
         left = [one.name.removeprefix("dev-") for one in parts]
-        if len(left) < asked:  # such a RAID would never be synchronized
+        if len(left) < asked:  # an array that lost a drive would never be synchronized
             raise RunFailed(
                 f"{array} has lost {asked - len(left)} of its {asked} drives; {', '.join(sorted(left))} is left\n"
                 f"  the kernel's log says why (dmesg | grep {array}): a drive that fails, or a program that took it out"
@@ -139,7 +139,7 @@ def _synchronize(array: str, md: Path, tools: Tools) -> None:
 
 
 def _state(md: Path, tools: Tools) -> str:
-    """The state of the RAID as text; a RAID without redundancy has none."""
+    """Returns the state of the RAID as text. A RAID without redundancy always counts as synchronized."""
     action = tools.text(md / "sync_action")  # a level without redundancy has no such file
     missing, synchronized_to = tools.text(md / "degraded"), tools.text(md / "resync_start")
     if not action or (action, missing, synchronized_to) == ("idle", "0", "none"):
@@ -148,11 +148,11 @@ def _state(md: Path, tools: Tools) -> str:
     return f"{action}, {missing} of its drives not in use{rest}"
 
 
-# --- striped logical volumes: LVM's programs, which see the experiment's devices alone --------------------------------
+# --- striped logical volumes: LVM's programs may use only the experiment's devices ------------------------------------
 
 _LV = "volume"
 _NO_TRACE = "backup { backup=0 archive=0 }"
-"""Keeps LVM from storing copies of its metadata in /etc."""
+"""Prevents LVM from storing copies of its metadata in /etc."""
 
 
 @contextlib.contextmanager
@@ -175,7 +175,7 @@ def _logical_volume(
                 "size_bytes": int(one["lv_size"]),
             }  # fmt: skip
         except (ValueError, KeyError, IndexError) as error:
-            raise RunFailed(f"lvs says what storagelab doesn't understand: {text[-400:]}") from error
+            raise RunFailed(f"storagelab doesn't understand the output of lvs: {text[-400:]}") from error
 
     def look() -> Pairs:
         now = facts()
@@ -185,12 +185,12 @@ def _logical_volume(
         for device in devices:
             tools.take_apart(device)
         for device in tools.holding("LVM2_member", devices):
-            # Twice --force, because the device is a part of a volume group; nothing of this group is kept.
+            # --force is given twice, because the device is part of a volume group. Nothing of this group is kept.
             lvm("pvremove", "--yes", "--force", "--force", f"/dev/{device}")
 
     try:
         for path, uuid in zip(paths, uuids, strict=True):
-            digits, groups = iter(uuid.hex), (6, 4, 4, 4, 4, 4, 6)  # LVM's own groups of digits
+            digits, groups = iter(uuid.hex), (6, 4, 4, 4, 4, 4, 6)  # the lengths of the groups of digits in LVM's UUIDs
             as_lvm_writes = "-".join("".join(itertools.islice(digits, count)) for count in groups)
             lvm("pvcreate", "--yes", f"--uuid={as_lvm_writes}", "--norestorefile", path)
         lvm("vgcreate", "--yes", own, *paths)

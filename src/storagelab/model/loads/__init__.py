@@ -1,1 +1,1 @@
-"""The loads, one file for each; `model.config` finds them."""
+"""The loads. Each has its own file, and `model.config` finds these files."""

@@ -1,8 +1,8 @@
 """The common parts of all loads: a run's amount of work, the interface to engines, and the rules.
 
-A load is one file in this folder: its keys, the rules between them, and its texts. An engine has a module of the same
-name in its folder `loads`, which makes the load's tables and provides its sessions.
-"""
+Each load is one file in this folder, with its keys, the rules between them, and its texts. If an engine can run the
+load, its folder `loads` has a module of the same name. This module makes the load's tables and provides its
+sessions."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from storagelab.model.config import Config
 
 Unit = Literal["rows", "requests", "transactions", "ms"]
-"""The units of work. A run of fixed length counts its progress in milliseconds."""
+"""The units of work. If a run has a fixed length, its progress is counted in milliseconds."""
 
 _WARM_UP_DURATIONS, _LEAST_LIMIT_S = 5, 60.0
-"""An automatic warm-up may take this many times the measured part, and at least this time.
-"""
+"""The two parts of the default limit of an automatic warm-up: a multiple of the measured part's length, and a minimum
+in seconds."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,8 @@ class Work:
 
 
 class Data(NamedTuple):
-    """The data that a load makes before a run: this many `units`, whose size the engine's module knows; None if the
-    user's own files make the data. `text` describes it.
+    """The data that a load makes before a run. `units` is the amount; the engine's module contains the size of one
+    unit. `units` is None if the user's own files make the data. `text` describes the data.
     """
 
     units: float | None
@@ -46,14 +46,15 @@ class Data(NamedTuple):
 
 
 def as_tuple(value: object) -> object:
-    """Makes a tuple of a list, because below a union, pydantic's strict mode does not accept JSON's lists as tuples."""
+    """Makes a tuple of a list. Below a union, pydantic's strict mode does not accept JSON's lists as tuples."""
     return tuple(value) if isinstance(value, list) else value
 
 
 class Rule(NamedTuple):
-    """A contradiction between keys. If `is_broken` returns true, the `key` is refused with this `problem` and `hint`.
-    In a key, * stands for each volume's name; `is_broken` then receives the volume, too. Texts may contain fields of
-    the {config} and of its {load}, the volume's {name}, and the name of the spec's first {drive}.
+    """A rule that refuses a contradiction between keys. If `is_broken` returns true, the error names `key`, with this
+    `problem` and `hint`. In a key, * stands for each volume's name, and `is_broken` then also receives the volume.
+    Texts may contain fields of the {config} and of its {load}, the volume's {name}, and the name of the spec's first
+    {drive}.
     """
 
     key: str
@@ -68,7 +69,7 @@ class Rule(NamedTuple):
 
 
 def broken(config: Config, rules: Sequence[Rule]) -> Iterator[SpecError]:
-    """An error for each rule that a cell breaks."""
+    """Yields an error for each rule that a cell breaks."""
     for rule in rules:
         if "*" in rule.key:
             named = config.volumes.items()
@@ -82,23 +83,23 @@ class Load(Described, ABC):
 
     kind: str
     engines: ClassVar[tuple[str, ...]] = ()
-    """The engines that can run the load; empty means every database."""
+    """The engines that can run the load. If this is empty, every database can run it."""
     module: ClassVar[str]
-    """The module in an engine's folder `loads` that makes the load's tables."""
+    """The name of the module in an engine's folder `loads` that makes the load's tables."""
     generated: ClassVar[bool] = False
     """Whether a load generator sends the transactions."""
     raw_io: ClassVar[bool] = False
     """Whether the load sends requests to a volume, without a database."""
     page_a_row: ClassVar[bool] = False
-    """Whether each row takes a page of its own."""
+    """Whether each row fills a page of its own."""
     less_data: ClassVar[str] = "lower workload.rows_per_connection"
-    """A hint that says how the load could take less space."""
+    """A hint for users: how the load can take less space."""
     of_runs: ClassVar[tuple[str, ...]] = ()
-    """Keys that affect the use of the data, but not the data."""
+    """Keys that affect how runs use the data, but not the data themselves."""
     rules: ClassVar[tuple[Rule, ...]] = ()
-    """Contradictions among the load's own keys."""
+    """The rules against contradictions among the load's own keys."""
     rows_made_per_s: ClassVar[int] = 1
-    """The number of rows that are made per second before a run."""
+    """The number of rows that are made per second before a run. It is 1 if no rows are made."""
 
     @property
     @abstractmethod
@@ -107,66 +108,72 @@ class Load(Described, ABC):
 
     @property
     def sessions(self) -> int:
-        """The server's sessions that work for the load."""
+        """The number of the server's sessions that work for the load."""
         return 0
 
     @property
     def rows_made(self) -> int:
-        """The number of rows that are made before a run; 0 if unknown."""
+        """The number of rows that are made before a run. 0 if it is unknown."""
         return 0
 
     @property
     def longest_s(self) -> float | None:
-        """The longest time of a run with its warm-up, if the spec sets it."""
+        """The longest time of a run including its warm-up, in seconds. None if the spec does not limit it."""
         return None
 
     @property
     def warm_up_is_found(self) -> bool:
-        """Whether the warm-up lasts until throughput is stable."""
+        """Whether the warm-up is automatic: it lasts until throughput is stable."""
         return False
 
     @property
     def paced(self) -> bool:
-        """Whether each request has its own time, so that cells are compared by latency and not by the time of a run."""
+        """Whether each request has its own start time. Such cells are compared by latency and not by the time
+        of a run.
+        """
         return False
 
     @property
     def reads_only(self) -> bool:
-        """Whether the load's transactions surely write nothing."""
+        """Whether it is certain that the load's transactions write nothing."""
         return False
 
     @property
     def commits_in_turn(self) -> int:
-        """The number of successive writing commits of each connection, if the spec sets it."""
+        """The number of commits of writes that each connection makes one after another. 0 if the spec does not
+        set it.
+        """
         return 0
 
     @property
     def without_rate(self) -> bool:
-        """Whether transactions of a generator begin as soon as a session is free."""
+        """Whether a generator's transactions begin as soon as a session is free, and not at a set rate."""
         return False
 
     @property
     def inserts(self) -> tuple[str, float] | None:
-        """A key of loads that insert rows: cells with different keys do different work."""
+        """For loads that insert rows, a key that identifies the kind of work: cells with different keys do different
+        work. None for other loads.
+        """
         return None
 
     @property
     def writes_drives(self) -> bool:
-        """Whether the load overwrites a drive without a file system."""
+        """Whether the load would overwrite the content of a device that has no file system."""
         return False
 
     @property
     def only_operation(self) -> str | None:
-        """The operation of all requests, read or write, if they have one operation and one size."""
+        """The operation ("read" or "write") if all requests have one operation and one size. Otherwise None."""
         return None
 
     @property
     def own_files(self) -> tuple[tuple[str, str], ...]:
-        """The user's files that the load reads: the key that names each, and its path."""
+        """The user's files that the load reads. Each entry has the key that names the file, and the file's path."""
         return ()
 
     def conflicts(self, config: Config) -> Iterator[SpecError]:
-        """Contradictions in a cell with this load."""
+        """Yields the contradictions in a cell with this load."""
         yield from broken(config, self.rules)
 
 
@@ -174,16 +181,16 @@ L = TypeVar("L", bound=Load)
 
 
 def of_class(load: Load, wanted: type[L]) -> L:
-    """The load of a cell, which must be of this class."""
+    """Returns the load, which must be of the class `wanted`."""
     assert isinstance(load, wanted), f"{load.kind} is no {wanted.__name__}"
     return load
 
 
 class DatabaseLoad(Load):
-    """A load of several connections on a database."""
+    """A load that uses several connections to a database."""
 
     connections: int = Field(16, ge=1, le=4096)
-    """Sessions that work at the same time."""
+    """The number of sessions that work at the same time."""
 
     @property
     def sessions(self) -> int:
@@ -191,7 +198,7 @@ class DatabaseLoad(Load):
 
 
 class GeneratedLoad(DatabaseLoad):
-    """Transactions that a load generator sends: for a set time, or a set number of them."""
+    """Transactions that a load generator sends, either for a set time or in a set number."""
 
     generated = True
     of_runs = (
@@ -199,37 +206,37 @@ class GeneratedLoad(DatabaseLoad):
         "latency_limit_s", "protocol", "scripts", "transactions",
     )  # fmt: skip
     own_database: ClassVar[bool] = False
-    """Whether the load needs its own database on a server that already runs, because the user's files may make any
-    objects."""
+    """Whether the load needs a database of its own on a server that already runs, because the user's files may create
+    any objects."""
     threads: int = Field(1, ge=1, le=1024)
-    """Threads of the generator, which share its connections."""
+    """The number of the generator's threads, which share its connections."""
     duration_s: float = Field(60.0, ge=0.001, lt=1e6)
-    """Length of the measured part of a run, which follows the warm-up. With `warm_up = "auto"` on PostgreSQL, the
-    measured part is longer or up to a tenth shorter, so that it contains whole cycles of the server's checkpoints.
+    """The length of the measured part of a run, which follows the warm-up. With `warm_up = "auto"` on PostgreSQL, the
+    measured part contains whole cycles of the server's checkpoints. So it may be longer, or up to a tenth shorter.
     """
     warm_up_s: Annotated[float, Field(ge=0, lt=1e6)] | Literal["auto"] = 0.0
-    """Time in which the generator works before the measurement. pgbench and sql loads also take `"auto"`: the warm-up
-    lasts at least 10 s, until throughput has no trend and, if there are checkpoints, until a checkpoint begins. If
-    throughput never becomes stable, the run is `unverified`.
+    """The time in which the generator works before the measurement. pgbench and sql loads also take `"auto"`: the
+    warm-up then lasts at least 10 s, until throughput has no trend. If the server makes checkpoints, it also lasts
+    until a checkpoint begins. If throughput never becomes stable, the run is `unverified`.
     """
     warm_up_at_most_s: Annotated[
         Annotated[float, Field(ge=10, lt=1e6, examples=[600])] | None,
         LeftOut(f"{_WARM_UP_DURATIONS} x `duration`, at least {_LEAST_LIMIT_S:g} s"),
     ] = None
-    """With `warm_up = "auto"`: the measurement begins after this time at the latest, even if throughput is not stable,
-    and ends after this time and `duration` at the latest, even without whole checkpoint cycles.
+    """With `warm_up = "auto"`: the longest warm-up. After this time, the measurement begins even if throughput is not
+    stable. After this time and `duration`, it ends even without whole checkpoint cycles.
     """
     transactions_per_connection: Annotated[int | None, LeftOut("a set time instead")] = Field(None, ge=1, le=10**10)
-    """Transactions of each connection, instead of a set time. All of them count."""
+    """The number of transactions of each connection, instead of a set time. All of them count."""
     rate: Annotated[float | None, LeftOut("as fast as it goes")] = Field(None, gt=0, le=1e9)
-    """Transactions a second over all connections. They begin at random moments, even if earlier ones have not ended.
-    Latency then begins at a transaction's scheduled moment, so that a standstill counts. A run that falls behind its
-    rate is `unverified`.
+    """The number of transactions per second over all connections. They begin at random moments, even if earlier ones
+    have not ended. Latency is counted from the moment for which a transaction was scheduled, so a standstill counts,
+    too. A run that falls behind its rate is `unverified`.
     """
 
     @property
     def longest_warm_up_s(self) -> float:
-        """The longest time of the warm-up; exactly this time if it is not automatic."""
+        """The longest time of the warm-up in seconds. If the warm-up is not automatic, it takes exactly this time."""
         if self.warm_up_s != "auto":
             return self.warm_up_s
         return self.warm_up_at_most_s or max(_WARM_UP_DURATIONS * self.duration_s, _LEAST_LIMIT_S)
@@ -253,7 +260,7 @@ class GeneratedLoad(DatabaseLoad):
     @property
     @abstractmethod
     def data(self) -> Data:
-        """The data that is made before a run."""
+        """The data that are made before a run."""
 
     @property
     def work(self) -> Work:
@@ -268,7 +275,7 @@ class GeneratedLoad(DatabaseLoad):
         yield from _layout_conflicts(config)
 
     def _own_conflicts(self, config: Config) -> Iterator[SpecError]:  # noqa: ARG002 - each load has its own
-        """Further contradictions among the keys of this kind."""
+        """Yields further contradictions among the keys of this kind."""
         yield from ()
 
 
@@ -289,7 +296,7 @@ _OF_GENERATORS = (
     Rule("workload.threads", lambda config: config.workload.threads > config.workload.connections,
          "{load.threads} threads can't share {load.connections} connections",
          "Set threads to at most {load.connections}, or raise connections."),
-    # a server that already runs can't keep a template: its files can't be copied by others while it runs
+    # A server that already runs can't keep a template, because its files can't be copied while it runs.
     Rule("between_runs.data", lambda config: _keeps_template(config) and not config.kind.copies_databases,
          "is not possible here: the server has no command that copies a database, and a server that "
          "already runs can't be shut down to copy its files",
@@ -303,7 +310,7 @@ _OF_GENERATORS = (
 
 
 def _layout_conflicts(config: Config) -> Iterator[SpecError]:
-    """Refuses impossible places for parts of a layout."""
+    """Refuses places that are impossible for parts of a layout."""
     for key, what, volume in config.placed_keys:
         if not what.strip():
             yield SpecError("names no object", key=key, hint='Write a name: objects = { "public.orders" = "fast" }.')

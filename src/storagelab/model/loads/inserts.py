@@ -1,4 +1,4 @@
-"""Connections that insert rows into the articles' table, each in a loop inside the server."""
+"""Connections that insert rows into the table of the articles. The loop of each connection runs inside the server."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from storagelab.model.loads.base import DatabaseLoad, Rule, Work
 
 
 class InsertLoad(DatabaseLoad):
-    """Connections that insert rows, each in a loop inside the server."""
+    """Connections that insert rows. The loop of each connection runs inside the server."""
 
     module = "inserts"
     with_reads: ClassVar[bool] = False
-    """Whether connections read rows between their inserts."""
+    """Whether connections also read rows between their inserts."""
     rules = (
         Rule("workload.rows_per_transaction",
              lambda config: "rows_per_transaction" in config.workload.model_fields_set
@@ -23,18 +23,18 @@ class InsertLoad(DatabaseLoad):
              "Raise workload.rows_per_connection, or lower this to at most that."),
     )  # fmt: skip
     rows_per_connection: int = Field(20_000, ge=1, le=10**10)
-    """Rows that each connection inserts."""
+    """The number of rows that each connection inserts."""
     rows_per_transaction: int = Field(1_000, ge=1, le=10**9)
-    """Rows that a connection inserts between two commits."""
+    """The number of rows that a connection inserts between two commits."""
 
     @property
     def rows(self) -> int:
-        """Rows that one run inserts, over all connections."""
+        """The number of rows that one run inserts, over all connections."""
         return self.connections * self.rows_per_connection
 
     @property
     def reads_per_row(self) -> float:
-        """Point reads for each inserted row."""
+        """The number of point reads for each inserted row."""
         return 0.0
 
     @property
@@ -57,19 +57,19 @@ class RandomInsert(InsertLoad):
 
 
 class SequentialInsert(InsertLoad):
-    """Inserts rows with ascending keys; each row takes a page of its own."""
+    """Inserts rows with ascending keys. Each row fills a page of its own."""
 
     page_a_row = True
     kind: Literal["sequential-insert"] = "sequential-insert"
 
 
 class Mixed(InsertLoad):
-    """Inserts rows with random keys, with point reads between them."""
+    """Inserts rows with random keys, and makes point reads between the inserts."""
 
     with_reads = True
     kind: Literal["mixed"] = "mixed"
     read_fraction: float = Field(ge=0, le=0.99, examples=[0.5])
-    """The share of point reads in all operations. A connection reads random rows that it inserted itself."""
+    """The share of point reads among all operations. A connection reads random rows that it inserted itself."""
 
     @property
     def reads_per_row(self) -> float:

@@ -1,4 +1,4 @@
-"""pgbench: PostgreSQL's own load generator, with its own transactions or scripts on its tables."""
+"""pgbench: PostgreSQL's own load generator. It runs its own transactions, or the user's scripts on its tables."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ROWS_PER_SCALE = 100_000
 
 
 class Script(NamedTuple):
-    """A script by its name or file, and its weight among the others."""
+    """A script, by its own name or its file. Its weight says how often it is chosen relative to the others."""
 
     name: str
     weight: int
@@ -37,7 +37,9 @@ class Script(NamedTuple):
 
 
 def script_of(text: str) -> Script:
-    """The script of a text such as `"select-only@9"`. Raises ValueError, whose text follows the key in a message."""
+    """Reads a script from a text such as `"select-only@9"`. Raises ValueError, whose text follows the key in a
+    message.
+    """
     name, at, weight = text.rpartition("@")
     if not at:
         name, weight = text, "1"
@@ -49,7 +51,7 @@ def script_of(text: str) -> Script:
 
 
 class Pgbench(GeneratedLoad):
-    """PostgreSQL's own load generator: its TPC-B-like transactions, or scripts of your own on its tables."""
+    """PostgreSQL's own load generator: its TPC-B-like transactions, or your own scripts on its tables."""
 
     module, engines = "pgbench", taking("pgbench")
     rules = (
@@ -70,17 +72,17 @@ class Pgbench(GeneratedLoad):
     each with its weight after @, as in `["select-only@9", "order.sql@1"]`. Relative paths start at the spec's folder.
     """
     latency_limit_s: Annotated[float | None, LeftOut("none are skipped")] = Field(None, gt=0, lt=1e6)
-    """With a rate: a transaction that would begin later than this after its scheduled moment is skipped, and counted as
-    skipped.
+    """With a rate: if a transaction would begin later than this after its scheduled moment, it is skipped, and counted
+    as skipped.
     """
     protocol: Literal["simple", "extended", "prepared"] = "simple"
-    """How queries reach the server: the same values as pgbench's option of that name."""
+    """How queries reach the server. The values are those of pgbench's option `--protocol`."""
     fillfactor: int = Field(100, ge=10, le=100)
-    """The initial fill of a table's pages, in per cent."""
+    """How full a table's pages are at the beginning, in per cent."""
     partitions: Annotated[int | None, LeftOut("one for each data file; none for one data file")] = Field(
         None, ge=1, le=1024
     )
-    """Hash partitions of pgbench_accounts, placed in turn on the data files."""
+    """The number of hash partitions of pgbench_accounts. They are placed in turn on the data files."""
 
     @property
     def rows_made(self) -> int:

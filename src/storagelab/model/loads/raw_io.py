@@ -20,8 +20,8 @@ def _counted_s(config: Config) -> float:
 class RawIo(Load):
     """Requests of one size to one volume, without a database."""
 
-    # At the largest scale, a simulation lasts a thousandth of a run. For fio, less than a second is too short compared
-    # with its start.
+    # At the largest scale, a simulation lasts a thousandth of a run. For fio, less than a second is too short, because
+    # its start takes time, too.
     rules = (
         Rule("workload.warm_up_s", lambda config: config.simulated and _counted_s(config) < 0.001,
              "leaves less than 0.001 s to count", "Raise duration ({load.duration_s:g} s), which includes it."),
@@ -53,27 +53,31 @@ class RawIo(Load):
     raw_io = True
     kind: Literal["raw-io"] = "raw-io"
     operation: Literal["read", "write", "mixed"]
-    """The operation of the requests. Mixed: each request reads or writes, at random."""
+    """The operation of the requests. `mixed`: each request is a read or a write, chosen at random."""
     read_fraction: Annotated[Annotated[float, Field(ge=0, le=0.99, examples=[0.5])] | None, LeftOut("0.5")] = None
-    """Mixed requests only: the share of reads."""
+    """Mixed requests only: the share of reads among the requests."""
     pattern: Literal["random", "sequential"]
-    """Random: anywhere, aligned to blocks. Sequential: one after the other, each thread in a part of its own."""
+    """`random`: requests go anywhere, aligned to blocks. `sequential`: requests follow each other, and each thread has
+    its own part of the volume.
+    """
     block_bytes: int = Field(ge=1, le=2**30, examples=[8192])
-    """Size of a request, in whole sectors of 512 bytes; of any size with `direct = false`."""
+    """The size of a request, in whole sectors of 512 bytes. With `direct = false`, any size is possible."""
     sync: Literal["none", "fdatasync", "fsync", "dsync"] = "none"
-    """How writes become durable on real volumes: `fdatasync` or `fsync` after each write, or synchronous writes
-    (`dsync`, O_DSYNC). The latency of fdatasync and fsync is reported separately.
+    """How writes become durable on real volumes. `fdatasync` and `fsync` follow each write, and their latency is
+    reported separately. `dsync` makes each write synchronous (O_DSYNC).
     """
     direct: bool = True
-    """Direct I/O (O_DIRECT). `false`: writes go through the page cache, and `sync` writes them to the drive."""
+    """Whether requests use direct I/O (O_DIRECT). With `false`, writes go through the page cache, and `sync` writes
+    them to the drive.
+    """
     threads: int = Field(1, ge=1, le=1024)
-    """Threads that send requests."""
+    """The number of threads that send requests."""
     outstanding: int = Field(1, ge=1, le=1024)
-    """Requests that each thread keeps in progress."""
+    """The number of requests that each thread keeps in progress."""
     duration_s: float = Field(60.0, ge=0.001, lt=1e6)
-    """Length of a run, including the warm-up."""
+    """The length of a run, including the warm-up."""
     warm_up_s: float = Field(0.0, ge=0, lt=1e6)
-    """Time at the beginning of a run that is not counted."""
+    """The time at the beginning of a run that is not counted."""
 
     @property
     def writes_drives(self) -> bool:

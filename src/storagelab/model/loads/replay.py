@@ -1,4 +1,4 @@
-"""The requests of a trace, sent again, without a database."""
+"""Sends the requests of a trace again, without a database."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from storagelab.model.loads.base import Load, Rule, Work
 
 
 class Replay(Load):
-    """The requests of a trace, sent again, without a database. On real volumes, files of the trace may be placed on
+    """Sends the requests of a trace again, without a database. If volumes are real, files of the trace may be placed on
     separate volumes, by the names of a capture's objects.
     """
 
@@ -36,13 +36,13 @@ class Replay(Load):
     starts at the spec's folder.
     """
     pace: Literal["recorded", "as-fast-as-possible"] = "recorded"
-    """Recorded: each request is sent at its recorded time. As fast as possible: as soon as fewer than `outstanding`
-    requests are in progress. At both paces, a request waits for earlier requests to overlapping bytes, and a sync waits
-    for all earlier requests to its file.
+    """`recorded`: each request is sent at its recorded time. `as-fast-as-possible`: a request is sent as soon as fewer
+    than `outstanding` requests are in progress. At both paces, a request waits for earlier requests to overlapping
+    bytes, and a sync waits for all earlier requests to its file.
     """
     outstanding: int = Field(32, ge=1, le=256)
-    """The largest number of requests in progress, each sent by its own thread. The next request goes to the first free
-    thread."""
+    """The largest number of requests in progress. Each is sent by its own thread. The next request goes to the first
+    free thread."""
 
     @property
     def own_files(self) -> tuple[tuple[str, str], ...]:
@@ -54,5 +54,5 @@ class Replay(Load):
 
     @property
     def work(self) -> Work:
-        """The same requests in every run; their number is known when the trace is read."""
+        """The work of every run: all requests of the trace. Their real number is known when the trace is read."""
         return Work(amount=1, unit="requests")

@@ -1,4 +1,5 @@
-"""The user's own database and transactions: run by pgbench on PostgreSQL, by sysbench on MariaDB."""
+"""The user's own database and transactions. pgbench runs the transactions on PostgreSQL, and sysbench runs them on
+MariaDB."""
 
 from __future__ import annotations
 
@@ -18,18 +19,20 @@ if TYPE_CHECKING:
 
 
 class WeightedFile(Described):
-    """A file with one kind of transaction, and its weight among the others."""
+    """A file with one kind of transaction. Its weight says how often it is chosen relative to the others."""
 
     file: str = Field(min_length=1)
     r"""A file of SQL, as pgbench runs it; a relative path starts at the spec's folder. On MariaDB, where sysbench
     runs it, the only other lines allowed are `\set NAME random(LEAST, MOST)` and `\set NAME NUMBER`.
     """
     weight: int = Field(1, ge=1, le=10**9)
-    """The weight of the file: how often it is selected relative to the others."""
+    """How often the file is chosen relative to the others."""
 
 
 class Sql(GeneratedLoad):
-    """Your own database and your own transactions: on PostgreSQL run by pgbench, on MariaDB by sysbench."""
+    """Your own database and your own transactions. pgbench runs the transactions on PostgreSQL, and sysbench runs them
+    on MariaDB.
+    """
 
     module, engines = "sql", taking("sysbench")
     rules = (
@@ -40,20 +43,20 @@ class Sql(GeneratedLoad):
     own_database = True
     kind: Literal["sql"] = "sql"
     setup: Annotated[tuple[str, ...], BeforeValidator(as_tuple)] = Field((), examples=[["schema.sql"]])
-    """Files of SQL that make and fill the tables, run by psql or mariadb in this order."""
+    """SQL files that make and fill the tables. psql or mariadb runs them in this order."""
     restore: Annotated[str | None, LeftOut("nothing is restored")] = Field(None, min_length=1)
-    """A dump to restore before `setup`: from pg_dump in its custom, directory or tar format or as SQL, or from
-    mariadb-dump.
+    """A dump that is restored before `setup` runs. It comes from pg_dump (in its custom, directory or tar format, or as
+    SQL) or from mariadb-dump.
     """
     transactions: Annotated[tuple[WeightedFile, ...], BeforeValidator(as_tuple), Field(min_length=1)] = Field(
         examples=[[{"file": "order.sql", "weight": 9}]]
     )
-    """The transactions: files of SQL, as pgbench runs them, with weights."""
+    """The transactions: SQL files in pgbench's form, with weights."""
     protocol: Literal["simple", "extended", "prepared"] = "simple"
-    """How queries reach the server: the same values as pgbench's option of that name. PostgreSQL only."""
+    """How queries reach the server. The values are those of pgbench's option `--protocol`. PostgreSQL only."""
     latency_limit_s: Annotated[float | None, LeftOut("none are skipped")] = Field(None, gt=0, lt=1e6)
-    """With a rate: a transaction that would begin later than this after its scheduled moment is skipped, and counted as
-    skipped. PostgreSQL only.
+    """With a rate: if a transaction would begin later than this after its scheduled moment, it is skipped, and counted
+    as skipped. PostgreSQL only.
     """
 
     @property

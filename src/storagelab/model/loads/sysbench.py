@@ -24,7 +24,7 @@ _KEYS = {
     "events": "transactions_per_connection", "max_requests": "transactions_per_connection", "rate": "rate",
     "tx_rate": "rate", "warmup_time": "warm_up",
 }  # fmt: skip
-"""Options of sysbench that keys of the load set: option -> key."""
+"""Maps options of sysbench to the keys of the load that set them."""
 _NOT_OF_SCRIPTS = frozenset({
     "config_file", "debug", "forced_shutdown", "help", "histogram", "luajit_cmd", "num_threads", "percentile",
     "rand_seed",
@@ -32,7 +32,7 @@ _NOT_OF_SCRIPTS = frozenset({
     "version",
 })  # fmt: skip
 _OF_SERVERS = ("db_", "mysql_", "pgsql_")
-"""The beginnings of options that name a server or set its login."""
+"""How the names of options begin that name a server or set its login."""
 _SPREAD = 'Name the big tables: spread = ["orders"] in [layout]'
 NOTHING_SPREAD = (
     Rule("layout.spread",
@@ -48,7 +48,7 @@ READ_ONLY = ("oltp_read_only", "oltp_point_select", "select_random_points", "sel
 
 
 class Sysbench(GeneratedLoad):
-    """sysbench: its OLTP transactions, or a Lua script of your own, on PostgreSQL or MariaDB."""
+    """sysbench on PostgreSQL or MariaDB: its OLTP transactions, or your own Lua script."""
 
     module, engines = "sysbench", taking("sysbench")
     less_data = "lower workload.tables or workload.table_size"
@@ -56,21 +56,21 @@ class Sysbench(GeneratedLoad):
     kind: Literal["sysbench"] = "sysbench"
     script: str = Field("oltp_read_write", min_length=1)
     """The script of the transactions: `oltp_read_write`, `oltp_read_only`, `oltp_write_only`, `oltp_point_select`,
-    `oltp_insert` or another script of sysbench, or a Lua file. A relative path starts at the spec's folder. The other
-    Lua files of its folder are copied, too, so it may `require` them.
+    `oltp_insert`, another script of sysbench, or a Lua file. A relative path starts at the spec's folder. The other Lua
+    files of that folder are copied, too, so your script may `require` them.
     """
     tables: int = Field(1, ge=1, le=1024)
-    """Number of tables. Your own script gets this number and `table_size` if the spec has them."""
+    """The number of tables. Your own script gets this number and `table_size` only if the spec sets them."""
     table_size: int = Field(10_000, ge=1, le=10**10)
-    """Rows of each table."""
+    """The number of rows of each table."""
     options: dict[str, Scalar] = Field(default_factory=dict)
     """Options of the script itself, by name: `options = { point_selects = 5, skip_trx = true }`. `sysbench SCRIPT help`
-    lists them. storagelab itself sets the options of sysbench and of the connection.
+    lists them. storagelab sets all options of sysbench and of the connection.
     """
 
     @property
     def is_own(self) -> bool:
-        """Whether it runs a Lua file of the user."""
+        """Whether the script is a Lua file of the user."""
         return "." in self.script or "/" in self.script
 
     @property
@@ -115,7 +115,7 @@ class Sysbench(GeneratedLoad):
 
 
 def whole_seconds(load: GeneratedLoad) -> Iterator[SpecError]:
-    """sysbench itself measures the time, in whole seconds."""
+    """Refuses times that sysbench can't measure. sysbench itself measures the time, in whole seconds."""
     if load.warm_up_s == "auto":
         problem = 'can\'t be "auto" for sysbench, which needs the length of its warm-up before it starts'
         yield SpecError(problem, key="workload.warm_up_s", hint='Write warm_up = "60s", and no warm_up_at_most.')
