@@ -192,8 +192,8 @@ def figure_of(findings: Findings, cell: CellSummary) -> Estimate | None:
 
 def _most(findings: Findings, loads: Sequence[_Load], tied: Sequence[str]) -> float | None:
     """For each layout of `tied`, its time divided by the time of the truly fastest has an upper bound. Returns the
-    largest of these bounds: 1 for a winner, None if a layout has no bound. A layout's bound is at least the upper end of
-    the interval of its ratio."""
+    largest of these bounds: 1 for a winner, None if a layout has no bound. A layout's bound is at least the upper end
+    of the interval of its ratio."""
     found = [_most_of(findings, load, load.cells[layout]) for load in loads for layout in tied]
     known = [one for one in found if one is not None]
     return max(known) if len(known) == len(found) else None
@@ -461,8 +461,8 @@ def next_step(findings: Findings, choices: Sequence[Choice], weighed: Sequence[C
 
 def _more_repetitions(findings: Findings, choices: Sequence[Choice]) -> Next | None:
     """The number of repetitions that would distinguish tied layouts. The difference to find is the spec's
-    `indifferent`. Without it, it is the largest usual difference that the runs may hide. None if more repetitions would not
-    help.
+    `indifferent`. Without it, it is the largest usual difference that the runs may hide. None if more repetitions would
+    not help.
     """
     hidden = [choice.at_most_slower for choice in choices if choice.verdict != "winner" and not choice.same]
     scatter = next(iter(Scatter.of(findings)), None)

@@ -224,8 +224,8 @@ def pattern_of(factors: Sequence[Factor], layouts: Sequence[Levels], tied: Seque
     """The largest pattern found that contains only tied layouts, and the places of its layouts. `tied` has the places
     of the tied layouts in `layouts`.
 
-        A pattern is grown from one layout. Each step adds the level that adds the most tied layouts and no others.
-        Combinations that were not tried are ignored.
+    A pattern is grown from one layout. Each step adds the level that adds the most tied layouts and no others.
+    Combinations that were not tried are ignored.
     """
     levels = [[level.value for level in factor.levels] for factor in factors]
     places = np.array(

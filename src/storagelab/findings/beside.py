@@ -50,8 +50,8 @@ class Row:
 @dataclass(frozen=True)
 class Beside:
     """The comparison of a prediction with a measurement. `base` is the layout whose speed is 1. `apart` has the pairs
-    of layouts whose measured speeds surely differ. Each is (slower layout, faster layout, whether the prediction has the
-    same order).
+    of layouts whose measured speeds surely differ. Each is (slower layout, faster layout, whether the prediction has
+    the same order).
     """
 
     base: str

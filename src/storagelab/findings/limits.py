@@ -81,8 +81,8 @@ class AtLimit:
     """A volume that was at its limit in the slower of two cells. `share` is the fraction of the slower cell's time that
     the volume's requests take at the limit.
 
-        `before_s` and `after_s` are the least times of the mean run that the limits of all its volumes allow. `change` is
-        the difference of these two times, with its interval.
+    `before_s` and `after_s` are the least times of the mean run that the limits of all its volumes allow. `change`
+    is the difference of these two times, with its interval.
     """
 
     volume: str

@@ -33,10 +33,10 @@ class Comparison(Described):
     above 1, the cell is slower, even if reports show rates. The 95 % intervals hold for all comparisons at once. All
     outputs take comparisons with the best cell from this record.
 
-        With several loads, the best cell is the best under the same load. In an experiment that runs in blocks, it is the
-        best of the same block. The best cell of each block is compared with the best cell of all blocks (`across_blocks`).
-        That comparison is untested, because a drift between blocks would look the same. If a cell left a race, its ratio is
-        to the cell that was in front at that time.
+    With several loads, the best cell is the best under the same load. In an experiment that runs in blocks, it is
+    the best of the same block. The best cell of each block is compared with the best cell of all blocks
+    (`across_blocks`). That comparison is untested, because a drift between blocks would look the same. If a cell
+    left a race, its ratio is to the cell that was in front at that time.
     """
 
     cell_id: str
@@ -217,11 +217,11 @@ class LoadVerdict(Judged):
 class JudgedByLoad(Judged):
     """The verdict over all loads.
 
-        If the load or another condition is varied, too, layouts are compared under each load separately. Then the verdict
-    is "by-load", and `loads` has a verdict for each load. `best` and `tied` then contain the cells of all loads. `fastest`
-    and `worst` are those of the load under which layouts differ most. "one-layout" = only loads are varied, so there is
-    nothing to choose. Cells of different blocks can't be distinguished. If there are several blocks, `best` contains the
-    best cells of each block.
+    If the load or another condition is varied, too, layouts are compared under each load separately. Then the
+    verdict is "by-load", and `loads` has a verdict for each load. `best` and `tied` then contain the cells of all
+    loads. `fastest` and `worst` are those of the load under which layouts differ most. "one-layout" = only loads
+    are varied, so there is nothing to choose. Cells of different blocks can't be distinguished. If there are
+    several blocks, `best` contains the best cells of each block.
     """
 
     comparisons: tuple[Comparison, ...]

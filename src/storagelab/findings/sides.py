@@ -88,8 +88,8 @@ def noisier(new: Side, before: Sequence[Side]) -> Side:
 
 def _of_alike_runs(basis: Basis, rows: Sequence[int], known: float) -> tuple[float, float] | None:
     """The additional variance of the mean over the cells of `rows`, with its degrees of freedom, if neighbouring runs
-    are surely correlated. Otherwise None. Additional means beyond the `known` variance. The scatter of rounds shows only a
-    part of the variance if rounds are few and each lasts as long as the correlation.
+    are surely correlated. Otherwise None. Additional means beyond the `known` variance. The scatter of rounds shows
+    only a part of the variance if rounds are few and each lasts as long as the correlation.
     """
     if basis.fleet is not None:
         return None  # hosts are independent, and a few hosts can't show an effect of the order of runs
@@ -140,8 +140,8 @@ def _all(fitted: Fit, rows: Sequence[int], blocks: Sequence[int], cells: Sequenc
 
 def error_of(parts: Sequence[tuple[float, float]]) -> tuple[float, float]:
     """The standard error of a difference of means, and its degrees of freedom (Satterthwaite 1946). These are rounded
-    down, because t falls fast where they are few. Example: with three runs on each side, and one side four times as noisy
-    as the other, they are about 2.
+    down, because t falls fast where they are few. Example: with three runs on each side, and one side four times as
+    noisy as the other, they are about 2.
     """
     variance = max(math.fsum(part for part, _ in parts), VARIANCE_FLOOR)
     spread = math.fsum(part**2 / df for part, df in parts if df)

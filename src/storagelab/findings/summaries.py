@@ -204,7 +204,8 @@ def _latency(of_runs: Sequence[tuple[str, Latency]]) -> dict[str, Estimate]:
 
 def _latency_of_runs(of_runs: Sequence[tuple[str, Latency]]) -> dict[str, Estimate]:
     """The latency figures of a cell if one of them is judged. All are calculated as the judged one is: as geometric
-    means over runs or, if there are several hosts, over hosts. A figure is left out if one of the runs is too short for it.
+    means over runs or, if there are several hosts, over hosts. A figure is left out if one of the runs is too short for
+    it.
     """
     hosts_of, figures = [host for host, _ in of_runs], [figures_s(latency) for _, latency in of_runs]
     known = [name for name in FIGURES if figures and all(of_run.get(name) for of_run in figures)]

@@ -112,8 +112,8 @@ class Waterfall:
     """The steps from one time to another, and the `pairs` of cells over which the means are taken. The step with the
     largest change comes first.
 
-        `change` is the difference of the two times, with its own 95 % interval. `differs` says whether the two times surely
-        differ, in a test that covers all pairs that could be compared.
+    `change` is the difference of the two times, with its own 95 % interval. `differs` says whether the two times
+    surely differ, in a test that covers all pairs that could be compared.
     """
 
     before_s: float
@@ -174,8 +174,8 @@ def between_levels(
     """The waterfall between two levels of a factor. It is the mean over all pairs of cells that agree in the other
     factors; None if there is no such pair.
 
-        The test of the difference is corrected for all pairs of levels of all factors. So the reader may choose a pair
-        after seeing the data.
+    The test of the difference is corrected for all pairs of levels of all factors. So the reader may choose a pair
+    after seeing the data.
     """
     pairs = _matched(findings, factor, level, baseline)
     found = _waterfall(pairs, by, differs=False)
@@ -188,8 +188,8 @@ def between_levels(
 
 def legs(findings: Findings, factor: str) -> tuple[Leg, ...]:
     """The steps along a factor at which time surely changes. If the levels are numbers, the steps are from the first to
-    the fastest level, and from the fastest to the last level. If the levels are names, the step is from the slowest to the
-    fastest level.
+    the fastest level, and from the fastest to the last level. If the levels are names, the step is from the slowest to
+    the fastest level.
     """
     found = next((one for one in findings.factors if one.name == factor), None)
     if found is None:
@@ -294,8 +294,8 @@ def _waterfall(pairs: Sequence[_Cells], by: By, *, differs: bool) -> Waterfall |
 
 def _changes(pairs: Sequence[_Cells], by: By, more: Sequence[float]) -> dict[Thing, list[Change]]:
     """The changes of each thing, with one change for each pair of cells, and the changes of the work itself. `more`
-    has, for each pair, the second cell's work divided by the first cell's work. The first cell's seconds are multiplied by
-    this ratio.
+    has, for each pair, the second cell's work divided by the first cell's work. The first cell's seconds are multiplied
+    by this ratio.
     """
     things: dict[Thing, list[Change]] = {}
     if any(times != 1.0 for times in more):
