@@ -154,8 +154,7 @@ def _so(found: Drift | Step, findings: Findings) -> str:
 def check_changes(evidence: Evidence) -> Iterator[Drift | Step]:
     """Finds drifts and jumps. If there is only one block in random order, they are only notes, because cells are
     compared within rounds."""
-    at: dict[tuple[str, str], int] = {}  # cells of each host by themselves, because a slower host is no change over
-    time
+    at: dict[tuple[str, str], int] = {}  # separate for each host, because a slower host is no change over time
     left_out = set(evidence.basis.left_out)
     whole = evidence.basis.compared == "elapsed"  # otherwise runs differ in their amount of work
     rows = [

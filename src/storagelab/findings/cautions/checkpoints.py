@@ -60,9 +60,8 @@ class LogNeverFull(Caution):
     def sentence(self, findings: Findings) -> str:
         return (
             f"The redo log (room for {bytes_(self.all_bytes)}) was not full in any run. The longest run counted "
-            f"{seconds(self.longest_s)}. Until the log is full, the server need not write changed pages, so the figures
-            "
-            "don't include the cost of that. To include it, raise workload.warm_up, or choose a smaller log "
+            f"{seconds(self.longest_s)}. Until the log is full, the server need not write changed pages, so the "
+            "figures don't include the cost of that. To include it, raise workload.warm_up, or choose a smaller log "
             "(innodb_log_file_size)."
         )
 

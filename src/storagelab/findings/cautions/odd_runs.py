@@ -94,8 +94,9 @@ class OddRun(Caution):
         why = _CAUSES.get(self.cause, "their records show a cause outside the layout")
         if self.left_out == self.runs == 1:
             return f"It is left out of means and verdicts, because {why}. {_LEAST_SQUARES} counts it."
-        out = f"Means and verdicts leave out {count(self.left_out)} of them, because {why}."
-        return f"{out} {_LEAST_SQUARES} counts all."
+        return (
+            f"Means and verdicts leave out {count(self.left_out)} of them, because {why}. {_LEAST_SQUARES} counts all."
+        )
 
     def joined(self, findings: Findings) -> str:
         """One text for the odd runs of all cells: their number, the oddest run, and whether they count."""

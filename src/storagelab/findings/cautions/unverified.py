@@ -91,9 +91,8 @@ class BehindRate(Caution):
         which = "it" if self.runs == 1 else "one of them"
         return (
             f"{plural(self.runs, 'run')}{self.where(findings)} fell behind the set rate: {which} was to do "
-            f"{self.asked} and did {self.got}. Latencies then include the wait in a growing queue, and say little about
-            "
-            "the server. Lower workload.rate, or leave it out to measure the highest possible rate."
+            f"{self.asked} and did {self.got}. Latencies then include the wait in a growing queue, and say little "
+            "about the server. Lower workload.rate, or leave it out to measure the highest possible rate."
         )
 
     def brief(self, findings: Findings) -> str:
