@@ -36,9 +36,9 @@ class BusyMachine(Caution):
         loser = "the load" if findings.unit == "requests" else "the measured server"
         return (
             f"Other processes, or other guests of a virtual machine's host, took up to {percent(self.others_share)} "
-            f"of the CPU time in {count(self.runs)} of {count(self.checked)} runs. This time was not available to "
-            f"{loser}, and they may have used the disk, too. Stop them and run the experiment under a new name, or "
-            "raise repetitions so that their effect averages out."
+            f"of the CPU time in {count(self.runs)} of {count(self.checked)} runs. So {loser} lost that time. "
+            "They may also have used the disk. Stop them and run the experiment under a new name, or raise repetitions "
+            "so that their effect averages out."
         )
 
     def is_unable(self, findings: Findings) -> bool:

@@ -187,7 +187,7 @@ class Refused(Caution):
         )
 
     def brief(self, findings: Findings) -> str:
-        differs = ", with different shares" if self.apart else ""
+        differs = ", shares differ" if self.apart else ""
         return f"{percent(self.most)} of transactions refused or made again{self.in_some(findings)}{differs}"
 
 
