@@ -40,7 +40,7 @@ class CarryOver(Caution):
             so = f"In this order, the effect is about the same for all {layouts}, and it makes intervals wider."
         else:
             so = (
-                f"In this order, it affects the other {layouts} more often, so a gain may be due to it. "
+                f"In this order, more runs of the other {layouts} are affected, so a gain may be due to it. "
                 "Run the experiment again under a new name."
             )
         return (
