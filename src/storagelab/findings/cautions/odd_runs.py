@@ -81,7 +81,7 @@ class OddRun(Caution):
 
     def _others(self, findings: Findings) -> str:
         """A text that says that only this cell has odd runs; empty if other cells have some, too."""
-        return "; no run of another cell did" if self.cells and len(self.alike(findings)) == 1 else ""
+        return "; none in other cells did" if self.cells and len(self.alike(findings)) == 1 else ""
 
     def _fate(self) -> str:
         """A text on whether these runs count, and why."""
