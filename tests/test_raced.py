@@ -159,7 +159,7 @@ def test_findings_are_those_of_the_race():
     assert {levels[cell] for cell in race.open} == {1, 2}
     told = " ".join(RaceSummary.sentences(findings))
     assert "22 runs instead of 30" in told
-    assert "4 layouts left it as surely slower: 4 after round 3" in told
+    assert "4 layouts left because they are surely slower: 4 after round 3" in told
     assert "2 layouts may still be the fastest" in told
 
 
@@ -197,7 +197,7 @@ def test_the_evidence_of_a_race_calls_nothing_equal_that_the_ladder_calls_slower
     assert any(not one.distinguishable for one in findings.effects)
     told = " ".join(sentences(findings))
     assert "told apart from" not in told
-    assert "so the ladder may tell more" in told
+    assert "so the ladder may show more differences" in told
     assert all(row[-1] != UNDECIDED for row in effect_table(of_choices(findings, findings.effects, at=False)).rows)
     assert "3 to 5 runs each" in opening(findings).doubt
 

@@ -112,7 +112,7 @@ def test_an_odd_run_counts_in_the_mean_of_its_layout_and_is_named(campaign):
     assert mean.high > 13
     (caution,) = [caution for caution in findings.cautions if caution.kind == "outlier"]
     assert (caution.figures["left_out"], caution.figures["slow"], caution.figures["cell_runs"]) == (0, 1, 5)
-    assert "1 of 5 runs with 4 data files took 2.0 times as long; none of the others did" in caution.sentence(findings)
+    assert "1 of 5 runs with 4 data files took 2.0 times as long; none in other cells did" in caution.sentence(findings)
     assert "so it counts in means" in caution.sentence(findings)
 
 

@@ -1,4 +1,5 @@
-"""Runs -> Findings: the conclusions of the experiment with their uncertainty. Pure; `report` writes the text."""
+"""Derives an experiment's findings from its runs: the conclusions with their uncertainty. The functions are pure. The
+package `report` writes the text."""
 
 from __future__ import annotations
 
@@ -23,11 +24,11 @@ from storagelab.spec.naming import axis_factor, in_order, is_numeric
 
 
 def analyse(experiment: Experiment, plan: Plan, runs: Sequence[Run], fit: FitKind = "robust") -> Findings:
-    """All findings of an experiment from the runs stored so far: the latest usable attempt of each cell and
-    repetition.
+    """All findings of an experiment from the runs stored so far. For each cell and repetition, the latest usable
+    attempt is used.
 
-    Failed runs are counted but not used otherwise; burn-in runs are not judged. The robust fit leaves out odd runs if
-    their record shows that the machine caused them; other odd runs count, and are named.
+    Failed runs are only counted. Burn-in runs are not judged. The robust fit leaves out an odd run if the run's record
+    shows that the machine caused it. Other odd runs are used, and a caution names them.
     """
     basis = basis_of(experiment, plan, runs, fit)
     compared, stated = basis.compared, basis.stated
@@ -74,8 +75,7 @@ def analyse(experiment: Experiment, plan: Plan, runs: Sequence[Run], fit: FitKin
     )
 
 
-# --- the waits that differ most, and how the largest change along a factor --------------------------------------------
-# The waits that differ most between two cells, and how the largest waits change along a factor. Pure.
+# --- the waits that differ most between two cells, and how the largest waits change along a factor --------------------
 
 WAIT_CHANGES_MAX = 8
 TREND_PANELS_MAX = 12
@@ -83,7 +83,9 @@ TREND_WAITS_MAX = 8
 
 
 def wait_changes(cells: Sequence[CellSummary], fastest: str | None, slowest: str | None) -> tuple[WaitChange, ...]:
-    """The waits, and CPU, whose share of connections x elapsed differs most between the two cells of these ids."""
+    """The waits (and CPU time) whose shares differ most between the cells `fastest` and `slowest`, the largest
+    difference first. Shares are of the number of connections times the elapsed time. Empty if one of the cells has no
+    waits."""
     by_id = {cell.cell_id: cell for cell in cells}
     best, worst = by_id.get(fastest or ""), by_id.get(slowest or "")
     if best is None or worst is None or not best.available_s or not worst.available_s:
@@ -103,8 +105,8 @@ def wait_changes(cells: Sequence[CellSummary], fastest: str | None, slowest: str
 
 
 def wait_trends(factors: Sequence[Factor], cells: Sequence[CellSummary]) -> Iterator[WaitTrend]:
-    """How the shares of waits change along the ordered factor, with the same waits in the same order at all
-    combinations of the other factors.
+    """The shares of the largest waits along the ordered factor, for each combination of the other factors. All
+    combinations have the same waits in the same order.
     """
     factor = axis_factor([factor for factor in factors if is_numeric(factor)])
     if factor is None:
@@ -129,15 +131,16 @@ def wait_trends(factors: Sequence[Factor], cells: Sequence[CellSummary]) -> Iter
 
 
 def _share_in(cell: CellSummary | None, wait_type: str) -> Estimate | None:
-    """The share of a wait; 0 if the cell's wait statistics lack this wait; None if the cell has none."""
+    """The share of a wait in a cell. It is 0 if the cell's wait statistics lack this wait, and None if the cell has no
+    wait statistics."""
     return None if cell is None or not cell.waits else cell.wait_shares.get(wait_type, Estimate(value=0.0))
 
 
 def _largest_waits(cells: Sequence[CellSummary]) -> list[WaitStat]:
-    """The wait types, and CPU, with the largest shares in any cell, by category and then by share.
+    """The wait types (and CPU time) with the largest shares in any cell, sorted by category and then by share.
 
-    Waits for allocation come first: they are small compared with waits for the log, but they are the reason to use more
-    files.
+    Waits for allocation are always chosen first. They are small compared with waits for the log, but they are the
+    reason to use more files.
     """
     peak: dict[str, tuple[float, WaitStat]] = {}
     for cell in cells:

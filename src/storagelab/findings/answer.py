@@ -1,7 +1,7 @@
-"""The answer to an experiment's question, from its findings: the layouts to use, how certain that is, the gains, the
-reasons, and cautions.
+"""Derives the answer to an experiment's question from its findings: the layouts to use, how certain that choice is, the
+gains, the reasons, and cautions.
 
-Pure; `report` writes its text.
+The functions are pure. The package `report` writes the answer as text.
 """
 
 from __future__ import annotations
@@ -37,19 +37,20 @@ from storagelab.model.values import Estimate, JsonValue
 
 JUDGED = ("winner", "best-set", "indistinguishable")
 DEPENDS_LEAST = 0.02
-"""A factor's effect depends on another factor if it differs by this share of the time between the other factor's
-levels.
-"""
+"""The effect of a factor depends on another factor if the effect differs by more than this share between two levels of
+the other factor."""
 FACTORS_EXPLAINED = 2
 CHEAPER_WITHIN = 0.01
-"""A cheaper layout is the default only if it takes at most this share more time; the spec's `indifferent` overrides
-it."""
+"""A cheaper layout is the default only if it takes at most this share more time. The spec's `indifferent` replaces this
+share."""
 FORBIDS = ("cpu-saturated", "short-runs")
-"""Facts that may explain why layouts don't differ. Then the runs give no information about storage."""
+"""Facts that may explain why layouts don't differ. If one of them holds and no layouts differ, the runs say nothing
+about storage."""
 
 
 def _once_for_each(answered: Callable[[Findings], Answer]) -> Callable[[Findings], Answer]:
-    """The parts of a report all ask for the answer. Findings are told apart by identity, as it is slow to hash them."""
+    """Caches the answer for each findings object, because many parts of a report need it. The key is the object's
+    identity, because hashing findings is slow."""
     kept: dict[int, Answer] = {}
 
     def of(findings: Findings) -> Answer:
@@ -115,8 +116,8 @@ def layout_of(findings: Findings, cell: CellSummary) -> dict[str, JsonValue]:
 
 @dataclass(frozen=True)
 class _Load:
-    """One load's layouts: the key of their levels -> the cell. `tied` has only the tied layouts. Layouts that a crash
-    loses are left out, unless there are no others."""
+    """The layouts under one load. `cells` maps the key of each layout's levels to its cell. `tied` has the keys of the
+    layouts that may be the fastest. Layouts that a crash loses are left out, unless there are no others."""
 
     judged: LoadVerdict
     cells: Mapping[str, CellSummary]
@@ -131,7 +132,8 @@ def _load(findings: Findings, judged: LoadVerdict) -> _Load:
 
 
 def volatile(findings: Findings) -> list[CellSummary]:
-    """The cells that a crash loses: none is recommended if there are others. If the answer is a bound, nothing is."""
+    """The cells whose data a crash loses. They are not recommended. The list is empty if all cells are such, or if the
+    answer is only a bound."""
     found = [cell for cell in findings.cells if cell.volatile]
     return found if len(found) < len(findings.cells) and not Ceiling.of(findings) else []
 
@@ -189,8 +191,9 @@ def figure_of(findings: Findings, cell: CellSummary) -> Estimate | None:
 
 
 def _most(findings: Findings, loads: Sequence[_Load], tied: Sequence[str]) -> float | None:
-    """The largest upper bound, over `tied`, of a layout's ratio to the truly fastest; 1 for a winner, None if a layout
-    has no bound. It is never less than what the layout's interval leaves open."""
+    """For each layout of `tied`, its time divided by the time of the truly fastest has an upper bound. Returns the
+    largest of these bounds: 1 for a winner, None if a layout has no bound. A layout's bound is at least the upper end
+    of the interval of its ratio."""
     found = [_most_of(findings, load, load.cells[layout]) for load in loads for layout in tied]
     known = [one for one in found if one is not None]
     return max(known) if len(known) == len(found) else None
@@ -204,7 +207,7 @@ def _most_of(findings: Findings, load: _Load, cell: CellSummary) -> float | None
 
 
 def _next(findings: Findings, load: LoadVerdict) -> Comparison | None:
-    """The nearest layout that can be distinguished from the fastest."""
+    """The comparison of the fastest layout among those that are surely slower than the best; None if there is none."""
     slower = [row for row in findings.comparisons if row.distinguishable and row.cell_id in load.cells]
     return min(slower, key=lambda row: row.ratio.value, default=None)
 
@@ -215,10 +218,10 @@ def _next(findings: Findings, load: LoadVerdict) -> Comparison | None:
 
 
 def _pick(findings: Findings, loads: Sequence[_Load], tied: Sequence[str]) -> Pick:
-    """The first of the layouts by the preferences, and then by the order of levels.
+    """Chooses one of the layouts by the spec's preferences. If several are equal in these, the order of levels decides.
 
-    Levels that an effect shows as slower are excluded. Candidates are the remaining layouts that are within the margin
-    of the fastest under each load. Prices count if each layout has a price.
+    Layouts with a level that is surely slower than another are excluded. Of the others, those within the margin of the
+    fastest under each load are candidates. Prices are used only if each layout has a price.
     """
     among = [loads[0].cells[layout] for layout in tied]
     behind = {cell.cell_id: _behind(findings, loads, layout) for cell, layout in zip(among, tied, strict=True)}
@@ -246,13 +249,13 @@ def _pick(findings: Findings, loads: Sequence[_Load], tied: Sequence[str]) -> Pi
 
 
 def default_within(findings: Findings) -> float:
-    """The share of more time that a cheaper layout may take to be the default."""
+    """The largest share of additional time that a cheaper layout may take and still be the default."""
     return CHEAPER_WITHIN if findings.indifferent is None else findings.indifferent
 
 
 def _slower_levels(findings: Findings) -> set[tuple[str, str]]:
-    """For each factor, the levels that are surely slower than another level over all layouts, at any level of other
-    factors."""
+    """The pairs (factor, text of a level) of levels that are surely slower than another level of the factor, over all
+    layouts. Factors whose effects depend on other factors are left out."""
     main = [
         one for one in findings.effects
         if not one.at and one.distinguishable and not any(_depends_on(findings, one.factor))
@@ -267,7 +270,8 @@ def _places(findings: Findings, cell: CellSummary) -> list[int]:
 
 
 def _behind(findings: Findings, loads: Sequence[_Load], layout: str) -> float:
-    """The layout's mean time over that of the fastest, under the load where that is largest."""
+    """The layout's mean time divided by the mean time of the fastest layout. With several loads, the largest of these
+    ratios."""
 
     def time(load: _Load, one: str) -> float:
         figure = figure_of(findings, load.cells[one])
@@ -278,7 +282,7 @@ def _behind(findings: Findings, loads: Sequence[_Load], layout: str) -> float:
 
 
 def _worth(findings: Findings, cell: CellSummary, preference: Preference, behind: Mapping[str, float]) -> float:
-    """The smaller value is better."""
+    """The value of a cell under a preference. A smaller value is better."""
     return {
         "lowest-price": cell.price_per_month or 0.0, "fewest-files": cell.data_files,
         "most-capacity": -(cell.capacity_bytes or 0.0), "fewest-drives": cell.drives or 0,
@@ -307,8 +311,8 @@ def _keeps(findings: Findings, cells: Sequence[CellSummary]) -> tuple[str | None
 
 
 def _gains(findings: Findings, choices: Sequence[Choice]) -> Iterator[Gain]:
-    """The gains by factor, the largest first. If there are several choices, the good levels are those with the least
-    time over all layouts.
+    """The gain of each factor, the largest first. If there is one choice, the good levels are those of its pattern. If
+    there are several choices, each gain is relative to the factor's first level.
     """
     needed = {good.factor: good for good in choices[0].pattern.needed} if len(choices) == 1 else {}
     found = []
@@ -350,7 +354,7 @@ def _gain(findings: Findings, factor: Factor, effects: Sequence[Effect], good: G
 
 
 def _within(ratio: Estimate, margin: float) -> bool:
-    """Two one-sided tests: whether the interval lies within the margin on both sides."""
+    """Whether the ratio's interval is within the margin on both sides (two one-sided tests)."""
     return (
         ratio.low is not None and ratio.high is not None and ratio.low >= 1 / (1 + margin) and ratio.high <= 1 + margin
     )
@@ -364,8 +368,8 @@ def _depends_on(findings: Findings, factor: str) -> Iterator[str]:
 
 
 def _explained(findings: Findings, gains: Sequence[Gain]) -> list[str]:
-    """The factors to explain: those with a difference, the largest first; without any difference, the factor with the
-    largest gain.
+    """The names of the factors to explain: the factors with a distinguishable difference, the largest first. If there
+    is none, the factor with the largest gain.
     """
     if not adds_up(findings):
         return []
@@ -374,7 +378,8 @@ def _explained(findings: Findings, gains: Sequence[Gain]) -> list[str]:
 
 
 def _causes(findings: Findings, factor: str) -> Iterator[Cause]:
-    """For each step along a factor, the volume's limit or the wait that explains most of the change, if any does."""
+    """For each step along a factor, the cause of most of the change: a volume's limit or a wait. A step without such a
+    cause gives nothing."""
     for leg in legs(findings, factor):
         cells = [(findings.cell(one), findings.cell(other)) for one, other in leg.waterfall.pairs]
         limit = volume_at_limit(cells, leg.waterfall.change.value)
@@ -394,7 +399,8 @@ def _limit(found: AtLimit) -> Limit:
 
 
 def _slowest_at_limit(findings: Findings, causes: Sequence[Cause]) -> SlowestAtLimit | None:
-    """The volume that explains the slowest layout, if no cause already names a volume at its limit."""
+    """The volume whose limit explains why the slowest layout is slow. None if a cause already names a volume at its
+    limit."""
     found = between_ends(findings)
     if found is None or findings.worst is None or any(cause.limit is not None for cause in causes):
         return None
@@ -407,19 +413,20 @@ def _slowest_at_limit(findings: Findings, causes: Sequence[Cause]) -> SlowestAtL
 
 
 def _unable(findings: Findings) -> Iterator[str]:
-    """The facts that keep the runs from answering, the most serious first."""
+    """The facts because of which the runs can't answer the question, the most serious first."""
     if not any(cell.elapsed_s for cell in findings.cells):
         yield "nothing-measured"
     elif findings.verdict in ("too-few-runs", "untested"):
         yield findings.verdict
     facts = [(one.rank(), one.unable) for one in findings.cautions if one.is_unable(findings)]
     if any(one.elapsed_s is None for one in findings.cells) or findings.not_compared:
-        facts.append(((2, "not-compared"), "not-compared"))  # after missing runs, which explain it
+        facts.append(((2, "not-compared"), "not-compared"))  # after missing runs, because they explain this fact
     yield from dict.fromkeys(fact for _, fact in sorted(facts))
 
 
 def _weighed(findings: Findings, choices: Sequence[Choice]) -> list[Caution]:
-    """Cautions before notes, and by group. Risks that concern only the layouts to use come first."""
+    """The cautions in the order of their importance. Risks that concern only the layouts to use come first, then the
+    other cautions, then notes. Within each of these, the order is that of groups."""
     used = {cell for choice in choices for cell in choice.meant}
     return sorted(
         findings.cautions,
@@ -428,16 +435,17 @@ def _weighed(findings: Findings, choices: Sequence[Choice]) -> list[Caution]:
 
 
 # --- what to do next --------------------------------------------------------------------------------------------------
-# The next step to make the result more certain: from cautions, ties and the scatter of runs. Pure.
+# The next step that makes the result more certain. It is derived from cautions, ties and the scatter of runs.
 
 MATTERS = 0.03
-"""More repetitions are not advised for smaller differences, unless the spec says that they matter (`indifferent`)."""
+"""A share of the time. More repetitions are not advised to find smaller differences, unless the spec's `indifferent` is
+smaller."""
 REPETITIONS_MOST = 100
-"""More repetitions are not advised, because nobody makes so many."""
+"""If more repetitions than this are needed, none are advised, because nobody makes so many."""
 
 
 def next_step(findings: Findings, choices: Sequence[Choice], weighed: Sequence[Caution]) -> Next | None:
-    """The step that helps most; None if there is nothing to do. `weighed` are the cautions, the most serious first."""
+    """The step that helps most; None if there is nothing to do. `weighed` has the cautions, the most serious first."""
     if _is_unfinished(findings):
         return Next(step="runs")
     for one in weighed:
@@ -452,8 +460,9 @@ def next_step(findings: Findings, choices: Sequence[Choice], weighed: Sequence[C
 
 
 def _more_repetitions(findings: Findings, choices: Sequence[Choice]) -> Next | None:
-    """The repetitions that would tell tied layouts apart, if these differ by the margin that matters to the reader, or
-    by the largest usual difference that the runs may hide.
+    """The number of repetitions that would distinguish tied layouts. The difference to find is the spec's
+    `indifferent`. Without it, it is the largest usual difference that the runs may hide. None if more repetitions would
+    not help.
     """
     hidden = [choice.at_most_slower for choice in choices if choice.verdict != "winner" and not choice.same]
     scatter = next(iter(Scatter.of(findings)), None)

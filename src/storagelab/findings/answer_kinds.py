@@ -1,4 +1,4 @@
-"""The parts of an experiment's answer, as values: choices, bounds, gains, causes and cautions."""
+"""The parts of an experiment's answer as values: choices, bounds, gains, causes and cautions."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from storagelab.model.values import Described, Frozen, JsonValue
 
 
 class Good(Frozen):
-    """A factor that matters, and its best levels, which don't differ."""
+    """A factor that matters, with its best levels. These levels can't be distinguished."""
 
     factor: str
     levels: tuple[JsonValue, ...]
 
 
 class Pattern(Frozen):
-    """A pattern that describes a set of layouts: all combinations of the `needed` levels, at any level of the `free`
-    factors.
+    """A pattern that describes a set of layouts. It contains all combinations of the `needed` levels with any levels of
+    the `free` factors.
     """
 
     needed: tuple[Good, ...]
@@ -30,88 +30,92 @@ class Pattern(Frozen):
 
 
 class Pick(Described):
-    """The cheapest, by the spec's `prefer`, of the layouts to use that are almost as fast as the fastest."""
+    """The layout to use by default: of the layouts that are almost as fast as the fastest, the cheapest by the spec's
+    `prefer`."""
 
     cell_id: str
-    """Its id."""
+    """The id of the layout's cell."""
     levels: dict[str, JsonValue]
-    """Its levels."""
+    """The layout's levels."""
     decided_by: tuple[Preference, ...]
-    """The preferences that left others out, in their order; `fastest` alone: no other mean is near."""
+    """The preferences that excluded other layouts, in the order of the spec. Only `fastest`: no other layout's mean was
+    near enough."""
     within: float | None = None
-    """They chose among those of `meant` that take at most this share longer than the fastest; `null` if levels that are
-    surely slower were left out, too."""
+    """The preferences chose among the layouts of `meant` that take at most this share more time than the fastest;
+    `null` if layouts with surely slower levels were excluded, too."""
     at_most_slower: float | None = None
-    """As below, of this layout alone."""
+    """An upper bound (95 %) of this layout's time divided by the time of the truly fastest; `null` if unknown."""
     capacity_bytes: float | None = None
-    """The capacity of the data's volumes, or `null`."""
+    """The capacity of the data's volumes; `null` if unknown."""
     keeps: str | None = None
-    """The factor on which that capacity depends."""
+    """The factor on which this capacity depends."""
     capacities: tuple[tuple[JsonValue, float], ...] = ()
-    """That factor's levels, each with its capacity in bytes."""
+    """The levels of the factor `keeps`, each with its capacity in bytes."""
 
 
 class Choice(Described):
-    """What to use, the same under all `loads`."""
+    """The layouts to use, which are the same under all `loads`."""
 
     loads: tuple[dict[str, JsonValue], ...]
-    """The levels of the loads that it holds for; empty if only layouts are varied."""
+    """The levels of the loads for which the choice holds; empty if only layouts are varied."""
     verdict: Verdict
     """The verdict under these loads."""
     layouts: int
     """How many layouts were compared."""
     tied: tuple[str, ...]
-    """The ids of the best set."""
+    """The ids of the cells that may be the fastest."""
     meant: tuple[str, ...]
-    """Those of them that `pattern` describes, with a cell for each load."""
+    """The ids of those cells of `tied` that `pattern` describes, with a cell for each load."""
     pattern: Pattern
     """`needed`: each `factor` that matters, with its good `levels`. `free`: factors whose levels don't matter."""
     pick: Pick | None
-    """The cheapest of `meant`, by the spec's `prefer`; `null` while layouts still wait for their runs."""
+    """The cheapest layout of `meant`, by the spec's `prefer`; `null` while runs of some layouts are missing."""
     lowest: Estimate | None = None
-    """The shortest mean time of `meant`, or the lowest rate; `null` over several loads."""
+    """The shortest mean time, or the lowest mean rate, of the cells of `meant`; `null` if there are several loads."""
     highest: Estimate | None = None
-    """The longest mean time, or the highest rate."""
+    """The longest mean time, or the highest mean rate, of the cells of `meant`; `null` if there are several loads."""
     at_most_slower: float | None = None
-    """An upper bound (95 %) for the time of any of `meant` over that of the truly fastest, as far as the intervals of
-    their ratios reach, or farther; `null` if it is unknown."""
+    """An upper bound (95 %), for any layout of `meant`, of its time divided by the time of the truly fastest. It is not
+    below the upper end of any of their ratios' intervals; `null` if unknown."""
     same: bool = False
-    """Whether that bound is within `indifferent`."""
+    """Whether `at_most_slower` is within `indifferent`."""
     next_slower: str | None = None
-    """The nearest cell that is told apart."""
+    """The fastest of the cells that are surely slower than the best."""
     leads: tuple[Estimate, ...] = ()
-    """Its ratio of times to the fastest; over several loads the smallest and the largest."""
+    """The time of `next_slower` divided by the time of the fastest; if there are several loads, the smallest and the
+    largest of their ratios."""
 
 
 class Gain(Described):
-    """The gain from the good levels of a factor, with all else equal. Without good levels, it is relative to the
-    factor's first level.
+    """The gain from the good levels of a factor, with all else equal. If the factor has no good levels, the gain is
+    relative to its first level.
     """
 
     factor: str
     """The factor."""
     levels: tuple[JsonValue, ...]
-    """Its good levels. If any level will do: all but the first."""
+    """The factor's good levels. If its level does not matter, all levels except the first."""
     reference: JsonValue
-    """The level that they are compared with."""
+    """The level with which `levels` are compared."""
     best: Estimate
-    """The smallest ratio of time to the reference, with its joint interval."""
+    """The smallest ratio of a level's time to the reference's time, with its joint interval."""
     worst: Estimate
-    """The largest one."""
+    """The largest of these ratios, with its joint interval."""
     seen: bool
-    """Whether any of the differences is told apart from chance."""
+    """Whether at least one of the differences is significant."""
     sure: bool
-    """Whether all are."""
+    """Whether all of the differences are significant."""
     same: bool = False
-    """Whether all intervals lie within `indifferent`."""
+    """Whether the intervals of all ratios are within `indifferent`."""
     untested: bool = False
-    """The levels were run in different blocks."""
+    """Whether the levels ran in different blocks, so that their difference is untested."""
     depends_on: tuple[str, ...] = ()
-    """Factors on which the size of the effect, or the best level, depends."""
+    """The factors on which the size of the effect, or the best level, depends."""
 
 
 class Limit(Frozen):
-    """A volume that was at its limit in the longer runs: its requests fill `share` of their time."""
+    """A volume that was at its limit in the slower runs. At this limit, the volume's requests take `share` of the runs'
+    time."""
 
     volume: str
     rate: LimitedRate
@@ -120,87 +124,88 @@ class Limit(Frozen):
 
 
 class Cause(Described):
-    """The wait that changed most from one level of a factor to others, or a volume's limit. Seconds are per connection,
-    averaged over all other factors.
+    """The cause of most of the change of time from one level of a factor to others: a wait or a volume's limit. Seconds
+    are those of the mean connection, averaged over all other factors.
     """
 
     factor: str
     """The factor."""
     before: tuple[JsonValue, ...]
-    """From these levels ..."""
+    """The levels before the change."""
     after: tuple[JsonValue, ...]
-    """... to those."""
+    """The levels after the change."""
     wait: str | None
-    """The wait that changed most in the direction of the time; `null` where a volume's limit sets the pace."""
+    """The wait that changed most in the direction of the time; `null` if a volume's limit sets the pace."""
     limit: Limit | None = None
-    """That limit, or `null`."""
+    """The limit of the volume that sets the pace; `null` if no volume does."""
     from_s: float
-    """Seconds in the wait before; with a limit, the volumes' shortest time."""
+    """Seconds in the wait at the levels `before`. If a volume's limit is the cause, the shortest time that the volumes
+    allow."""
     to_s: float
-    """The same after."""
+    """The same at the levels `after`."""
     total_from_s: float
-    """Seconds in all before."""
+    """The whole time in seconds at the levels `before`."""
     total_to_s: float
-    """Seconds in all after."""
+    """The whole time in seconds at the levels `after`."""
 
 
 class SlowestAtLimit(Described):
-    """The slowest layout, if a volume's limit surely explains most of the time by which it is slower than the
-    fastest."""
+    """The slowest layout and the volume whose limit surely explains most of its extra time. The extra time is relative
+    to the fastest layout."""
 
     cell_id: str
     """The slowest cell."""
     limit: Limit
-    """The volume that was at its limit there."""
+    """The volume that was at its limit in the slowest cell."""
 
 
 class Next(Described):
     """The next step to make the result more certain."""
 
     step: str
-    """`runs`: make the missing runs. `repetitions`: make more repetitions. `race`: give the race more rounds. Otherwise
-    the kind of caution whose cause should be removed."""
+    """`runs`: make the missing runs. `repetitions`: make more repetitions. `race`: give the race more rounds. Any other
+    value is the kind of caution whose cause should be removed."""
     repetitions: int | None = None
     """The total number of repetitions to make."""
     effect: float | None = None
-    """The difference, as a share of the time, that these find in 4 of 5 experiments."""
+    """The difference, as a share of the time, that this number of repetitions finds in 4 of 5 experiments."""
 
 
-"""Facts that keep an experiment from answering its question, or a part of it. Cautions add further facts."""
+"""Facts because of which an experiment can't answer its question or a part of it. Cautions add further facts."""
 
 
 class Answer(Frozen):
-    """Everything that a decision needs."""
+    """Everything that is needed for a decision."""
 
     provenance: Provenances | None
     """The provenance that the findings state."""
     runs: int
-    """Usable runs, without burn-in runs."""
+    """The number of usable runs, without burn-in runs."""
     runs_planned: int
-    """Runs that the spec asks for, without burn-in runs."""
+    """The number of runs that the spec asks for, without burn-in runs."""
     layouts: int
-    """How many layouts were compared (each counted once, whatever its loads)."""
+    """The number of compared layouts. A layout that ran under several loads counts once."""
     compared: Compared
-    """As in the findings."""
+    """The quantity that ratios compare, as in the findings."""
     unable: tuple[str, ...]
-    """Facts that keep the runs from answering the question or a part of it: `nothing-measured`, `too-few-runs`,
-    `untested`, `not-compared` (a layout has no result), and those of cautions.
+    """The facts because of which the runs can't answer the question or a part of it: `nothing-measured`,
+    `too-few-runs`, `untested`, `not-compared` (a layout has no result), and the facts that cautions add.
     """
     choices: tuple[Choice, ...]
-    """The layouts to use: one choice for each group of loads with the same best layouts; none while nothing is
-    judged."""
+    """The layouts to use: one choice for each group of loads with the same best layouts. Empty while there is no
+    verdict."""
     gains: tuple[Gain, ...]
     """The gain from each factor, the largest first."""
     causes: tuple[Cause, ...]
-    """Which wait changed with a factor, or which volume was at its limit."""
+    """The waits that changed with factors, and the volumes that were at their limits."""
     slowest_at_limit: SlowestAtLimit | None = None
-    """The slowest layout, if a volume's limit explains its time."""
+    """The slowest layout, if a volume's limit explains why it is slow."""
     cautions: tuple[str, ...]
-    """Kinds of cautions that are not in `unable`, the most serious first."""
+    """The kinds of cautions that are not in `unable`, the most serious first."""
     indifferent: float | None = None
     """The margin that the spec sets, as a share."""
     next: Next | None = None
-    """The next step to make the result more certain; None if there is none."""
+    """The next step to make the result more certain; None if no step would help."""
     no_verdict: str | None = None
     """The fact in `unable` because of which there is no verdict on storage."""
 
@@ -208,15 +213,16 @@ class Answer(Frozen):
 # --- the pattern that describes a set of layouts ----------------------------------------------------------------------
 
 STARTS_MOST = 8
-"""The number of layouts from which a pattern is grown. The first pattern that contains all layouts is used, otherwise
-the largest."""
+"""A pattern is grown from each of at most this many tied layouts. The first pattern that contains all tied layouts is
+used. If none does, the largest is used."""
 
 Levels = Mapping[str, JsonValue]
 _Box = list[set[int]]
 
 
 def pattern_of(factors: Sequence[Factor], layouts: Sequence[Levels], tied: Sequence[int]) -> tuple[Pattern, list[int]]:
-    """The largest pattern found that holds only tied layouts, and their places; `tied` has places in `layouts`.
+    """The largest pattern found that contains only tied layouts, and the places of its layouts. `tied` has the places
+    of the tied layouts in `layouts`.
 
     A pattern is grown from one layout. Each step adds the level that adds the most tied layouts and no others.
     Combinations that were not tried are ignored.
@@ -259,7 +265,8 @@ def pattern_of(factors: Sequence[Factor], layouts: Sequence[Levels], tied: Seque
 
 
 def _place(known: Sequence[JsonValue], value: JsonValue) -> int:
-    """The place of a level, found by its text, because 1 equals true but is another level."""
+    """The place of a level in the list of known levels. Levels are compared by their texts, because 1 equals true in
+    Python but is another level."""
     return next(place for place, one in enumerate(known) if repr(one) == repr(value))
 
 

@@ -1,4 +1,4 @@
-"""The runs that are judged, and the fit by which their cells are compared: all findings are based on them. Pure."""
+"""Chooses the runs that are judged, and fits their times. All findings are based on these. The functions are pure."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from storagelab.stats.fit import Fit, Matrix, Places, prepared
 def cells_before(
     plan: Plan, used: Mapping[str, Mapping[int, Run]], runs: Iterable[Run], rounds: Sequence[int]
 ) -> Places:
-    """For each run, the place in the plan's cells of the run made before it, as cells x rounds; -1 for the first run of
-    a block, and for runs that are not used. Failed and burn-in runs count as predecessors, too."""
+    """For each run, the place of the cell whose run was made before it, as a matrix of cells x rounds. It is -1 for the
+    first run of a block and for runs that are not used. The run before may also be a failed run or a burn-in run."""
     row = {cell.cell_id: place for place, cell in enumerate(plan.cells)}
     column = {repetition: place for place, repetition in enumerate(rounds)}
     before = np.full((len(row), len(column)), -1)
     last: dict[tuple[str, int], str] = {}
     host = ""
     for run in sorted(runs, key=lambda run: (run.started_at, run.sequence, run.attempt)):
-        host = host_of(run) or host  # a failed run does not record this
+        host = host_of(run) or host  # a failed run does not record its host
         earlier = last.get((host, run.block))
         last[host, run.block] = run.cell_id
         chosen = used.get(run.cell_id, {}).get(run.repetition)
@@ -53,11 +53,11 @@ def cells_before(
 class Basis:
     """The runs that are judged, and the fit by which cells are compared.
 
-    `used` has each cell's runs that have figures, by repetition; `blocks` has the period of time of each cell of the
-    plan. `kept` has the times that are fitted. `left_out` has the `odd` runs that the fit leaves out, by cell and
-    repetition, with the cause. `fleet` has the fits of hosts, if there are several: then `fitted` has a column for each
-    host instead of each round. `carried` is the effect of the previous run on times. `made_in` is the number of the
-    preparation in which each run was made, as cells x rounds; -1 without a run.
+    `used` has each cell's runs that have figures, by repetition. `blocks` has the number of the period of each cell of
+    the plan. `kept` has the times that are fitted. `left_out` maps (cell id, repetition) of the `odd` runs that the fit
+    leaves out to the cause. `fleet` has the fits of hosts, if there are several. Then `fitted` has a column for each
+    host instead of each round. `carried` is the effect of the previous run on times. `made_in` has the number of the
+    preparation in which each run was made, as a matrix of cells x rounds, with -1 if there is no run.
     """
 
     experiment: Experiment
@@ -94,7 +94,7 @@ def basis_of(experiment: Experiment, plan: Plan, runs: Sequence[Run], fit: FitKi
     in_stretches = experiment.order != "randomised" and provenance != "simulated"
     compared = compared_of(plan)
     rounds, log_s = log_times(plan, [timed(run) for of_cell in used.values() for run in of_cell.values()], compared)
-    # A race tests its rounds one after the other, so they must be from one host.
+    # A race tests its rounds one after the other, so all rounds must be from one host.
     several = None if experiment.race or provenance != "measured" else hosts.hosts_of(plan, used, rounds)
     odd = tuple(stalls.outliers(log_s) if several is None else hosts.outliers(several, log_s))
     causes = _causes(plan, used, rounds, odd) if fit == "robust" else {}
@@ -131,12 +131,13 @@ def _carried(
 ) -> order.CarriedOver | None:
     before = cells_before(plan, used, runs, rounds)
     found = order.carried_over([cell.levels for cell in plan.cells], kept, before, blocks)
-    # A race was decided by uncorrected times.
+    # The layouts that left a race were judged by uncorrected times, so the report uses uncorrected times, too.
     return found if found is None or experiment.race is None else replace(found, corrected=False)
 
 
 def _without_parts(plan: Plan, blocks: Sequence[int], used: Mapping[str, Mapping[int, Run]]) -> Sequence[int]:
-    """The blocks. A cell whose runs contain parts of checkpoint cycles is its own block, as it can't be compared."""
+    """The block of each cell. If a cell's runs contain parts of checkpoint cycles, the cell has its own block, because
+    it can't be compared."""
     alone, first = withheld(used), max(blocks, default=0) + 1
     return [
         first + place if cell.cell_id in alone else block
@@ -145,11 +146,11 @@ def _without_parts(plan: Plan, blocks: Sequence[int], used: Mapping[str, Mapping
 
 
 def _tick(used: Mapping[str, Mapping[int, Run]], compared: Compared) -> float:
-    """The least relative error of a run's time, from its clock, its unit of work, or its throttle."""
+    """The least relative error of a run's time. It is caused by the clock, by the unit of work, or by a throttle."""
     runs = [one for of_cell in used.values() for _, one in measured(of_cell)]
     if compared in ("time-per-request", "time-per-transaction"):
         return grain_of([one.work.amount for one in runs])
-    # A simulated clock has no ticks, and the bin of a latency is narrower than the margin.
+    # A simulated clock has no ticks, and the bins of latencies are narrower than the margin.
     timed_here = compared in ("elapsed", "time-per-row") and not any(one.provenance == "simulated" for one in runs)
     if not timed_here:
         return 0.0
@@ -160,7 +161,7 @@ def _tick(used: Mapping[str, Mapping[int, Run]], compared: Compared) -> float:
 def _causes(
     plan: Plan, used: Mapping[str, Mapping[int, Run]], rounds: Sequence[int], odd: Iterable[stalls.Outlier]
 ) -> dict[stalls.Outlier, MachineCause]:
-    """The odd runs whose record shows that the machine caused them."""
+    """The odd runs whose records show that the machine caused them, each with the cause."""
     found = {}
     for one in odd:
         runs = dict(measured(used[plan.cells[one.cell].cell_id]))
@@ -172,9 +173,9 @@ def _causes(
 
 
 def ratio_of(basis: Basis, plan: Plan, one: str, other: str) -> Estimate | None:
-    """The time of `other` over that of `one`. If one of the two cells is the best, the ratio is the report's own
-    comparison. Other intervals are joint for all pairs, so the pair may be selected after seeing the data. None if the
-    two cells can't be tested.
+    """The time of `other` divided by the time of `one`; None if the two cells can't be tested. If one of them is the
+    best, the ratio is that of the report's comparison. Otherwise the interval is joint for all pairs of cells, so the
+    reader may choose the pair after seeing the data.
     """
     for row in basis.stated.judged.comparisons:
         if {row.cell_id, row.best_cell_id} == {one, other}:
@@ -186,22 +187,22 @@ def ratio_of(basis: Basis, plan: Plan, one: str, other: str) -> Estimate | None:
     return found.ratio if basis.stated.name_a_difference else reaching_one(found.ratio)
 
 
-# --- the least difference of times that a verdict may rest on ---------------------------------------------------------
-# The margin that matters to the reader, and the resolution of clocks.
+# --- the least difference of times that a verdict may state -----------------------------------------------------------
+# It is set by the margin that matters to the reader, and by the resolution of clocks.
 
 MATTERS = 0.005
 """Smaller differences between layouts don't matter, unless the spec sets another margin (`indifferent`)."""
 TIES_LEAST = 0.5
-"""If this share of runs takes exactly as long as another run, the clock has coarse ticks."""
+"""If at least this share of runs takes exactly as long as another run, the clock has coarse ticks."""
 _ROUNDED_UP = 1 + 1e-6
-"""Makes the tick slightly larger, so that rounding can't make a difference of exactly one tick look larger."""
+"""Makes the tick slightly larger. So a difference of exactly one tick can't look larger because of rounding."""
 _STEPS = 4
-"""Neighbouring times may differ by so many ticks."""
+"""The smallest difference of two measured times is assumed to be at most this number of ticks."""
 
 
 def resolved(fitted: Fit, tick: float, margin: float | None = None) -> Fit:
-    """The fit in which the error of each difference is at least `tick`, and differences up to `margin` don't matter;
-    both are shares of the time."""
+    """The fit with a least error and a margin. The error of each difference is at least `tick`, and differences up to
+    `margin` don't matter. Both are shares of the time."""
     return replace(
         fitted, tick=_ROUNDED_UP * math.log1p(tick), margin=math.log1p(MATTERS if margin is None else margin)
     )
@@ -210,7 +211,7 @@ def resolved(fitted: Fit, tick: float, margin: float | None = None) -> Fit:
 def tick_of(times_s: Sequence[float]) -> float:
     """The tick of the clock that measured these times, as a share of the shortest time; 0 if it is too small to matter.
 
-    A tick shows if many times are equal to the last digit, and all are multiples of the same step.
+    A tick is recognised if many times are equal to the last digit, and if all times are multiples of the same step.
     """
     values = Counter(float(f"{time_s:.9g}") for time_s in times_s if time_s > 0)
     ties = sum(number for number in values.values() if number > 1)
@@ -226,15 +227,16 @@ def tick_of(times_s: Sequence[float]) -> float:
 
 
 def grain_of(amounts: Sequence[int]) -> float:
-    """The relative error of a run with a set time, because only whole units of work are counted."""
+    """The relative error of a run whose length the spec sets. The error arises because only whole units of work are
+    counted."""
     return 1 / min(amounts) if amounts and min(amounts) > 0 else 0.0
 
 
-# --- which preparation each run belongs to ----------------------------------------------------------------------------
+# --- the preparation of each run --------------------------------------------------------------------------------------
 
 
 def preparations_of(plan: Plan, used: Mapping[str, Mapping[int, Run]], rounds: Sequence[int]) -> Places:
-    """The number of each run's preparation, as cells x rounds; -1 without a run."""
+    """The number of each run's preparation, as a matrix of cells x rounds, with -1 if there is no run."""
     numbers: dict[tuple[int, str], int] = {}
     found = np.full((len(plan.cells), len(rounds)), -1)
     for row, cell in enumerate(plan.cells):
@@ -247,12 +249,12 @@ def preparations_of(plan: Plan, used: Mapping[str, Mapping[int, Run]], rounds: S
 # --- everything that cautions examine ---------------------------------------------------------------------------------
 
 Names = Annotated[tuple[str, ...], PlainSerializer(", ".join)]
-"""The most names in a caution's figures."""
+"""Names in a caution's figures, exported as one text with commas."""
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """All stored data of an experiment, and its analysis: summaries of its `cells`, and the `basis` of verdicts."""
+    """All stored data of an experiment, with the summaries of its `cells` and the `basis` of its verdicts."""
 
     experiment: Experiment
     plan: Plan
@@ -274,13 +276,12 @@ class Evidence:
 
     @property
     def provenance(self) -> Provenances:
-        """Where the figures come from. In a simulation each run has a seed, and blocks don't drift, because every block
-        starts from the same state.
-        """
+        """Whether the figures are measured, simulated or mixed; "measured" if there are no runs."""
         return self.basis.provenance or "measured"
 
     def named(self, cells: Iterable[str]) -> tuple[str, ...]:
-        """The cells that a caution concerns, in the plan's order; empty if the caution concerns all cells."""
+        """The ids of the cells that a caution concerns, in the plan's order. Empty if the caution concerns all
+        cells."""
         meant = set(cells)
         named = tuple(cell.cell_id for cell in self.plan.cells if cell.cell_id in meant)
         return () if len(named) == len(self.plan.cells) else named
@@ -293,7 +294,8 @@ def volumes_of(measurement: Measurement) -> Iterator[tuple[str, Mapping[str, obj
 
 
 def table_in(mapping: Mapping[str, object], key: str) -> Mapping[str, object]:
-    """The table under `key`, or an empty one: an environment contains only what could be read."""
+    """The table under `key`. If there is none, an empty table, because an environment contains only the values that
+    could be read."""
     value = mapping.get(key)
     return value if isinstance(value, Mapping) else {}
 

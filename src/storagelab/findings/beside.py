@@ -1,7 +1,8 @@
-"""Predictions compared with measurements: order, ratios and misses for the layouts that both contain. Pure.
+"""Compares predictions with measurements: the order, the ratios and the misses of the layouts that both contain. The
+functions are pure.
 
-A prediction is a file of `storagelab predict`, or a simulated campaign. Both are compared by ratios only: the speed of
-each layout divided by the speed of one layout, the base.
+A prediction is a file of `storagelab predict` or a simulated campaign. Only ratios are compared: the speed of each
+layout divided by the speed of one layout, the base.
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ from storagelab.model.values import Estimate
 from storagelab.words.names import cell_entry, cell_text
 
 Ratio = Callable[[str, str], Estimate | None]
-"""The speed of the second of two layouts divided by the speed of the first; None if it can't be tested."""
+"""Returns the speed of the second of two layouts divided by the speed of the first; None if the ratio can't be
+tested."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One layout. Its speeds are divided by the base's speed."""
+    """One layout, with its measured and its predicted speed. Both are divided by the base's speed."""
 
     name: str
     measured: Estimate
@@ -32,12 +34,12 @@ class Row:
 
     @property
     def error(self) -> float:
-        """Predicted over measured, minus 1."""
+        """The predicted ratio divided by the measured ratio, minus 1."""
         return self.predicted.value / self.measured.value - 1
 
     @property
     def missed(self) -> bool | None:
-        """Whether the two intervals are disjoint; None if an interval is missing."""
+        """Whether the intervals of the two ratios don't overlap; None if an interval is missing."""
         ends = (self.measured.low, self.measured.high, self.predicted.low, self.predicted.high)
         low, high, least, most = ends
         if low is None or high is None or least is None or most is None:
@@ -47,8 +49,9 @@ class Row:
 
 @dataclass(frozen=True)
 class Beside:
-    """`base`: the layout whose speed is 1. `apart`: pairs of layouts that the measurement tells apart, the slower
-    layout first, and whether the prediction has the same order.
+    """The comparison of a prediction with a measurement. `base` is the layout whose speed is 1. `apart` has the pairs
+    of layouts whose measured speeds surely differ. Each is (slower layout, faster layout, whether the prediction has
+    the same order).
     """
 
     base: str
@@ -65,7 +68,7 @@ class Beside:
 
     @property
     def median_error(self) -> float | None:
-        """The median error of ratios, without its sign; None without other layouts than the base."""
+        """The median of the absolute errors of ratios; None if the base is the only layout."""
         errors = [abs(row.error) for row in self.rows if row.name != self.base]
         return median(errors) if errors else None
 
@@ -76,7 +79,8 @@ class Beside:
 
 
 def beside(base: str, measured: Ratio, predicted: Mapping[str, Estimate]) -> Beside:
-    """`predicted`: each layout's speed divided by the base's. Layouts whose measurement can't be tested have no row."""
+    """Compares a prediction with a measurement. `predicted` has each layout's speed divided by the base's speed. A
+    layout has no row if its measured ratio is unknown."""
     rows = []
     for name, times in predicted.items():
         found = Estimate(value=1.0) if name == base else measured(base, name)
@@ -93,7 +97,8 @@ def beside(base: str, measured: Ratio, predicted: Mapping[str, Estimate]) -> Bes
 
 
 def speeds(basis: Basis, plan: Plan) -> Ratio:
-    """The speed of one cell divided by the speed of another, from the ratio of their times."""
+    """Returns a function that calculates the speed of a cell divided by the speed of another, from the ratio of their
+    times."""
 
     def of(one: str, other: str) -> Estimate | None:
         found = ratio_of(basis, plan, one, other)
@@ -103,13 +108,13 @@ def speeds(basis: Basis, plan: Plan) -> Ratio:
 
 
 def of_campaigns(found: Compare, first: Plan, second: Plan) -> tuple[Beside, dict[str, str]] | None:
-    """The comparison of a measured with a simulated campaign, and the layouts' texts. None if the two campaigns are not
-    such a pair.
+    """The comparison of a measured with a simulated campaign, and the text of each layout, by cell id. None unless one
+    campaign is measured and the other is simulated.
     """
     kinds = (found.first.findings.provenance, found.second.findings.provenance)
     if set(kinds) != {"measured", "simulated"}:
         return None
-    # The measured one is the reference, in either order of the names.
+    # The measured campaign is the reference, whether it is the first or the second.
     ids = [(one.first_id, one.second_id) for one in found.matched]
     sides, plans = (found.first, found.second), (first, second)
     if kinds[0] == "simulated":

@@ -1,17 +1,18 @@
-"""Compares two campaigns (the layouts that both contain, the ratios of their times, the differences between their specs
-and machines), and a new campaign with a history. Pure.
+"""Compares two campaigns: the layouts that both contain, and the ratios of their times. Also compares a new campaign
+with a history of earlier ones. The functions are pure.
 
-The runs of two campaigns are independent samples: they have no rounds in common. So intervals include the effects of
-each campaign's own rounds, which all of its layouts share. If neighbouring runs are surely correlated, a campaign has
-fewer independent runs, and intervals allow for that. But no campaign shows how the machine changed between the two: a
-ratio shows whether times differ, not why.
+The runs of two campaigns are independent samples, because the campaigns have no rounds in common. All layouts of a
+campaign share the effects of its rounds, so intervals include these effects. If neighbouring runs are surely
+correlated, a campaign has fewer independent runs, and intervals allow for that. But no campaign shows how the machine
+changed between the two. A ratio shows whether times differ, but not why.
 
-In a history of five campaigns or more, each campaign gives one figure for each layout. Their scatter shows how much
-campaigns differ without a change, so intervals predict the next campaign (prediction intervals).
+In a history of five campaigns or more, each campaign gives one figure for each layout. The scatter of these figures
+shows how much campaigns differ without a change, so intervals predict the next campaign (prediction intervals).
 
-Intervals hold together at 95 %: half of the error goes to the overall ratio, half to the layouts (Bonferroni). As in
-`stats`, a layout differs only if a test with the scatter of its own runs also shows a difference. So a noisy layout
-among quiet ones does not look different. docs/records/monte-carlo.md says how often equal campaigns are told apart.
+Intervals hold together at 95 %. Half of the error is used for the overall ratio, and half for the layouts (Bonferroni).
+As in `stats`, a layout differs only if a test with the scatter of its own runs also shows a difference. So a layout
+with more noise than the others does not look different. docs/records/monte-carlo.md says how often a difference is
+stated between equal campaigns.
 """
 
 from __future__ import annotations
@@ -40,16 +41,17 @@ from storagelab.words import numbers
 from storagelab.words.names import value_text
 
 OVERALL_SHARE = 0.5
-"""The overall ratio's share of the error: this ratio is one statement, the one that a gate needs."""
+"""The share of the error for the overall ratio. The share is large because a gate needs this ratio."""
 _OF_ITS_OWN = ("name: ", "question: ", "seed: ")
 """Keys in which specs of one history may differ."""
 HISTORY_LEAST = 5
-"""Fewer campaigns hardly show how much campaigns differ without a change."""
+"""The smallest number of campaigns in a history. Fewer campaigns hardly show how much campaigns differ without a
+change."""
 
 
 @dataclass(frozen=True)
 class Campaign:
-    """One campaign, judged by itself."""
+    """One campaign, with its own findings."""
 
     name: str
     experiment: Experiment
@@ -59,7 +61,8 @@ class Campaign:
 
 @dataclass(frozen=True)
 class Matched:
-    """A layout that both campaigns have. `first` and `second`: its mean times, per unit of work if that differs."""
+    """A layout that both campaigns have. `first` and `second` are its mean times in the two campaigns. They are times
+    per unit of work if the work differs."""
 
     levels: dict[str, JsonValue]
     first_id: str
@@ -80,12 +83,12 @@ def _differs(ratio: Estimate) -> bool:
 
 @dataclass(frozen=True)
 class Compare:
-    """Two campaigns side by side; ratios are the second's time over the first's.
+    """The comparison of two campaigns. Each ratio is the second campaign's time divided by the first campaign's time.
 
-    `overall` is the geometric mean over the matched layouts. `lacking` has the layouts of both campaigns without a
-    usable run in one of them, with that campaign's name. `untested` says why nothing is tested; "" if it is. `history`
-    has the campaigns that `first` stands for, each with its time over the mean of all, without the campaigns that lack
-    a layout (`left_out`).
+    `overall` is the geometric mean of the ratios of the matched layouts. `lacking` has the layouts that lack a usable
+    run in one of the campaigns, each with that campaign's name. `untested` says why ratios are not tested; it is "" if
+    they are. If `first` represents a history, `history` has its campaigns, each with its time divided by the mean of
+    all. `left_out` names the campaigns that were not used because they lack runs of a layout.
     """
 
     first: Campaign
@@ -102,7 +105,7 @@ class Compare:
 
     @property
     def latest(self) -> str:
-        """The name of the campaign before the second: the first, or the last of a history."""
+        """The name of the campaign before the second: the first campaign, or the last campaign of a history."""
         return self.history[-1][0] if self.history else self.first.name
 
     @property
@@ -111,7 +114,7 @@ class Compare:
 
     @property
     def of_one_kind(self) -> bool:
-        """Whether both campaigns are measured, or both simulated."""
+        """Whether both campaigns are measured, or both are simulated."""
         return self.first.findings.provenance == self.second.findings.provenance
 
     @property
@@ -124,7 +127,7 @@ class Compare:
 
 
 class Gate(IntEnum):
-    """Whether one campaign is slower than another by more than a margin; the values are exit codes."""
+    """Whether one campaign is slower than another by more than a margin. The values are exit codes."""
 
     NOT_SLOWER = 0
     SLOWER = 1
@@ -138,13 +141,13 @@ class Gate(IntEnum):
 def compare(
     first: Campaign, second: Campaign, others: int = 1, *, earlier: Sequence[Campaign] | None = None
 ) -> Compare:
-    """The second campaign against the first. `others` counts the campaigns that are compared with the first. If there
-    are `earlier` campaigns of the first's spec, these and the first are the sample.
+    """Compares the second campaign with the first. `others` is the number of campaigns that are compared with the
+    first. If `earlier` campaigns are given, which have the spec of the first, they and the first are the history.
 
-    Raises LookupError if no layout was run in both campaigns.
+    Raises LookupError if no layout ran in both campaigns.
     """
     every = [(one, _match(one, second)) for one in (*(earlier or ()), first)]
-    # An interrupted campaign would remove its missing layouts from all comparisons.
+    # If an interrupted campaign were used, the layouts that it lacks could not be compared at all.
     whole = [(one, match) for one, match in every if all(name != one.name for name, _ in match[1])] or every
     history = [one for one, _ in whole]
     left_out = tuple(one.name for one, _ in every if one.name not in [of.name for of in history])
@@ -168,7 +171,7 @@ def compare(
         one, other = history_of(sides), noisier(other, sides)
     untested = _untested(first, second) if earlier is None else _untested_history(history, second)
     alpha, share = ALPHA / others, OVERALL_SHARE if len(pairs) > 1 else 1.0
-    # With one layout there is one statement: the layout's row is the overall ratio.
+    # If there is only one layout, its ratio is also the overall ratio, so there is only one statement.
     of_layouts = alpha * (1 - share) if len(pairs) > 1 else alpha
     matched = tuple(_matched(pair, one, other, n, of_layouts, untested) for n, pair in enumerate(pairs))
     overall = matched[0].ratio if len(pairs) == 1 else _ratio(one[-1], other[-1], 1, alpha * share, untested)[0]
@@ -183,21 +186,21 @@ def compare(
 
 
 def against_first(given: Sequence[Campaign]) -> list[Compare]:
-    """Each campaign against the first. Raises SpecError if two can't be compared."""
+    """Compares each campaign with the first. Raises SpecError if one of them can't be compared with it."""
     first, *others = given
     return [_found(first, one, len(others)) for one in others]
 
 
 def against_history(given: Sequence[Campaign], runs: Mapping[str, Sequence[Run]]) -> list[Compare]:
-    """The last campaign against all campaigns before it. `runs`: the runs of each campaign, by its name. Raises
-    SpecError if the campaigns are not a history.
+    """Compares the last campaign with all campaigns before it. `runs` has the runs of each campaign, by the campaign's
+    name. Raises SpecError if the campaigns are not a history.
     """
     _check_history(given, runs)
     return [_found(given[-2], given[-1], 1, given[:-2])]
 
 
 def _check_history(given: Sequence[Campaign], runs: Mapping[str, Sequence[Run]]) -> None:
-    """Raises SpecError unless all campaigns before the last have one spec, and none is a copy of another."""
+    """Raises SpecError if the campaigns before the last have different specs, or if a campaign is a copy of another."""
     times = [[(one.cell_id, one.measurement.elapsed_s) for one in runs[of.name] if one.measurement] for of in given]
     for place, of in enumerate(times):
         if of and of in times[:place]:
@@ -233,8 +236,9 @@ def _found(first: Campaign, second: Campaign, others: int, earlier: Sequence[Cam
 
 
 def gate(found: Sequence[Compare], margin: float) -> Gate:
-    """Slower if the overall ratio or any layout's ratio is surely above the margin. Not slower if every overall ratio
-    is surely below the margin, and no layout lacks runs. `margin` is 0.05 for 5 %.
+    """The gate of all comparisons. The result is slower if an overall ratio or any layout's ratio is surely above the
+    margin. It is not slower if each overall ratio is surely below the margin, and no layout lacks runs. `margin` is
+    0.05 for 5 %.
     """
     overall = [compared.overall for compared in found]
     result = _gate(overall, [one.ratio for compared in found for one in compared.matched], margin)
@@ -242,8 +246,9 @@ def gate(found: Sequence[Compare], margin: float) -> Gate:
 
 
 def gate_of_cells(ratio: Estimate | None, margin: float, counted: float = 1.0) -> Gate:
-    """The gate of two cells of one campaign; `ratio` is None if they can't be tested. `counted` is the ratio of their
-    arithmetic means, in which a stall counts with all of its time: above the margin, the gate does not pass.
+    """The gate of two cells of one campaign. `ratio` is None if they can't be tested. `counted` is the ratio of the
+    arithmetic means of their runs, which include the whole time of a stall. If `counted` is above the margin, the gate
+    does not pass.
     """
     found = Gate.CANT_TELL if ratio is None else _gate([ratio], (), margin)
     return Gate.CANT_TELL if found is Gate.NOT_SLOWER and counted > 1 + margin else found
@@ -251,8 +256,9 @@ def gate_of_cells(ratio: Estimate | None, margin: float, counted: float = 1.0) -
 
 @dataclass(frozen=True)
 class Pair:
-    """Two cells of one campaign. `ratio`: the second's time divided by the first's, None if untested; `counted`: the
-    ratio of the arithmetic means of the runs that count; `gate`: the gate's answer, if a gate was asked for.
+    """Two cells of one campaign. `ratio` is the time of `after` divided by the time of `before`; None if it can't be
+    tested. `counted` is the ratio of the arithmetic means of the runs that verdicts use. `gate` is the result of the
+    gate; None if no margin was given.
     """
 
     before: str
@@ -263,7 +269,8 @@ class Pair:
 
     @property
     def rank(self) -> tuple[int, float]:
-        """The priority of a pair for display: surely slower pairs, then undecided ones, then the slowest."""
+        """A key for the order of pairs in a report; the largest comes first. It sorts surely slower pairs first and
+        then undecided pairs, and within each by ratio."""
         severity = 0 if self.gate is None else (Gate.NOT_SLOWER, Gate.CANT_TELL, Gate.SLOWER).index(self.gate)
         return severity, self.counted if self.ratio is None else self.ratio.value
 
@@ -296,11 +303,11 @@ _Pair = tuple[CellSummary, CellSummary]
 def _match(
     first: Campaign, second: Campaign
 ) -> tuple[list[_Pair], tuple[tuple[str, str], ...], tuple[str, ...], tuple[str, ...]]:
-    """The pairs of cells with equal levels of all factors of both campaigns; the pairs without runs in one campaign,
-    with that campaign's name; and the ids of all other cells.
+    """Returns the pairs of cells that have equal levels in both campaigns and runs in both; the (campaign's name, cell
+    id) of cells of such pairs that lack runs; and the ids of the cells without a pair, for each campaign.
 
-    If only the other campaign varies a factor, this campaign has the level to which its configuration corresponds, if
-    there is one.
+    If only one campaign varies a factor, the other campaign's level is the level that corresponds to its configuration,
+    if there is one.
     """
     ones, others = first.findings.cells, second.findings.cells
     varied = _varied(ones) | _varied(others)
@@ -316,7 +323,7 @@ def _match(
 
 
 def varied_by_one(first: Campaign, second: Campaign) -> tuple[str, ...]:
-    """The factors that one campaign varies, and whose level in the other campaign is unknown."""
+    """The factors that one campaign varies and whose level in the other campaign is unknown."""
     return tuple(
         name
         for one, other in ((first, second), (second, first))
@@ -343,8 +350,8 @@ def _levels(cell: CellSummary, varied: set[str], own: Campaign, other: Campaign)
 
 
 def _level_of(cell: CellSummary, name: str, own: Campaign, other: Campaign) -> JsonValue | None:
-    """The level of the other campaign's factor to which a cell's configuration corresponds; None unless it is
-    exactly one.
+    """The level of the other campaign's factor that corresponds to a cell's configuration. None unless exactly one
+    level corresponds.
     """
     factor = next((one for one in other.experiment.factors if one.name == name), None)
     run = next(iter(own.basis.used.get(cell.cell_id, {}).values()), None)
@@ -369,7 +376,8 @@ def _without(cells: Iterable[CellSummary], ids: set[str]) -> tuple[str, ...]:
 
 
 def _compared(first: Campaign, second: Campaign, pairs: Sequence[_Pair]) -> Compared:
-    """The quantity of the ratios: the elapsed time only if the work is the same in every pair."""
+    """The quantity that ratios compare. It is the elapsed time only if both cells of each pair do the same amount of
+    work."""
     of_both = {first.findings.compared, second.findings.compared}
     if len(of_both) == 1 and of_both != {"elapsed"}:
         return of_both.pop()
@@ -380,8 +388,8 @@ def _compared(first: Campaign, second: Campaign, pairs: Sequence[_Pair]) -> Comp
 
 
 def of_one_kind(first: Campaign, second: Campaign) -> bool:
-    """Whether the work of both has the same unit and both are judged by the same quantity: rows can't be compared with
-    requests, nor times with latencies.
+    """Whether the work of both campaigns has the same unit, and both are judged by the same latency or both by time.
+    Rows can't be compared with requests, and times can't be compared with latencies.
     """
     one, other = ((campaign.findings.unit, latency_of(campaign.findings.compared)) for campaign in (first, second))
     return one == other
@@ -426,8 +434,8 @@ def _matched(pair: _Pair, first: Side, second: Side, number: int, alpha: float, 
 
 
 def _ratio(one: Mean, other: Mean, family: int, alpha: float, untested: str) -> tuple[Estimate, bool]:
-    """The second time divided by the first, with its interval as one of a family; and whether this ratio could be
-    tested."""
+    """Returns the second time divided by the first, with its interval, and whether the ratio could be tested. The
+    interval is corrected for a family of so many ratios."""
     value = other.log_s - one.log_s
     if untested or not one.parts or not other.parts:
         return Estimate(value=math.exp(value)), False

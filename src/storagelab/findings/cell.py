@@ -1,8 +1,9 @@
-"""The findings of one cell, as values: how its connections spent the time of its runs, samples of the runs, and other
-findings. Pure.
+"""The findings of one cell as values: how its connections spent the time of its runs, samples of the runs, and other
+findings. The functions are pure.
 
-A connection of a run has the elapsed time, and spends it on waits (resource and signal separately), on a CPU, or idle
-after its end. So the parts of a run add up to its elapsed time exactly, and so do their means.
+The elapsed time of a run is the time of each of its connections. A connection spends it on waits (resource and signal
+separately), on a CPU, or idle after its own end. So the parts of a run's time add up exactly to its elapsed time. The
+means of the parts add up to the mean elapsed time.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ if TYPE_CHECKING:
 
 
 SpentPart = Literal["resource", "signal", "wait", "cpu", "idle", "unaccounted"]
-"""The parts of a connection's time. "wait": a wait that could not be split into resource and signal; "idle": the time
-after it had finished, while others worked; "unaccounted": the rest of its time, negative if the other parts overlap.
+"""The parts of a connection's time. "wait" is a wait that could not be split into resource and signal. "idle" is the
+time after the connection had finished, while others still worked. "unaccounted" is the remaining time; it is negative
+if the other parts overlap.
 """
 IDLE = "finished early"
 UNACCOUNTED = "unaccounted"
@@ -40,9 +42,9 @@ LimitedRate = Literal["read_iops", "write_iops", "read_bytes_per_s", "write_byte
 
 @dataclass(frozen=True)
 class Bound:
-    """A limit of a volume, and the seconds that each run's requests take at it, in the order of repetitions: no run can
-    be shorter. If `each_s` is known, the seconds are those of a connection's mean transaction. Runs that verdicts leave
-    out are left out here, too.
+    """A limit of a volume. `by_run_s` has the seconds that each run's requests take at this limit, in the order of
+    repetitions. No run can be shorter. If the cell's `each_s` is known, the seconds are those of a connection's mean
+    transaction. Runs that verdicts leave out are left out here, too.
     """
 
     volume: str
@@ -53,11 +55,11 @@ class Bound:
 
 @dataclass(frozen=True)
 class Spent:
-    """The seconds that the mean connection of each run of a cell spent on one thing: `by_run_s`, in the order of
-    repetitions.
+    """The time that the connections of a cell spent on one thing. `by_run_s` has the seconds of the mean connection of
+    each run, in the order of repetitions.
 
-    In each run they add up to the elapsed time. Runs that verdicts leave out are left out here, too. `name` is the wait
-    type, the CPU row's name, or the name of the rest.
+    In each run, the seconds of all things add up to the elapsed time. Runs that verdicts leave out are left out here,
+    too. `name` is the wait type, the name of the row for CPU time, or a name for idle or unaccounted time.
     """
 
     name: str
@@ -72,9 +74,9 @@ class Spent:
 
 
 def spent(runs: Sequence[tuple[float, Conservation, Iterable[WaitStat]]]) -> tuple[Spent, ...]:
-    """The time that a cell's connections spent on each thing, the largest first. `runs`: for each run, the number that
-    divides its seconds (connections for the mean connection, transactions for the mean transaction), its audit and its
-    waits.
+    """The time that a cell's connections spent on each thing, the largest first. `runs` has three values for each run:
+    the number by which its seconds are divided (of connections for the mean connection, of transactions for the mean
+    transaction), its audit, and its waits.
     """
     row_of: dict[str, WaitStat] = {}
     seconds: dict[_Key, list[float]] = {}
@@ -108,15 +110,15 @@ def _of_a_run(audit: Conservation, rows: Iterable[WaitStat]) -> list[tuple[_Key,
             found.append(((name, "wait" if row.is_wait else "cpu"), row, wait_s))
         else:
             found.append(((name, "resource"), row, resource_s))
-            # The remainder, not the row's own value, so that the two always add up.
+            # The signal part is calculated as the remainder, so that the two parts always add up to the wait.
             found.append(((name, "signal"), row, wait_s - resource_s))
     return [*found, ((IDLE, "idle"), None, audit.finished_early_s), ((UNACCOUNTED, "unaccounted"), None, left_s)]
 
 
 # --- waits of several engines -----------------------------------------------------------------------------------------
-# Engines have no common names: PostgreSQL's IO:DataFileRead and MariaDB's wait/io/file/innodb/innodb_data_file are both
-# a read of data. So waits are joined by category. A class has a name in words; the native names stay in each cell's own
-# wait table, and beside the class.
+# Engines have no common names of waits. For example, PostgreSQL's IO:DataFileRead and MariaDB's
+# wait/io/file/innodb/innodb_data_file are both reads of data. So waits are joined into classes by category. A class has
+# a name in words. The native names are shown in each cell's own table of waits, and beside the class.
 
 _CATEGORIES: tuple[Category, ...] = get_args(Category)
 CLASS_NAMES: dict[Category, str] = {
@@ -126,7 +128,8 @@ CLASS_NAMES: dict[Category, str] = {
 
 
 def in_classes(rows: Iterable[WaitStat]) -> tuple[WaitStat, ...]:
-    """Waits of one run summed by class, largest first; CPU, benign waits and untimed time stay separate."""
+    """The waits of one run, summed by class, the largest first. CPU time, benign waits and untimed time are not
+    joined."""
     by_class: dict[str, list[WaitStat]] = {}
     for row in rows:
         name = CLASS_NAMES[row.category] if _is_joined(row) else row.wait_type
@@ -136,7 +139,7 @@ def in_classes(rows: Iterable[WaitStat]) -> tuple[WaitStat, ...]:
 
 
 def native_names(rows: Iterable[WaitStat]) -> dict[str, tuple[str, ...]]:
-    """Class -> the native names joined in it, longest waits first."""
+    """Maps each class to the native names of the waits in it. The longest waits come first."""
     total_s: dict[tuple[str, str], float] = {}
     for row in rows:
         if _is_joined(row):
@@ -149,13 +152,14 @@ def native_names(rows: Iterable[WaitStat]) -> dict[str, tuple[str, ...]]:
 
 
 def _is_joined(row: WaitStat) -> bool:
-    """Whether a wait is joined. Idle time of threads must not count as a wait of another engine."""
+    """Whether a wait is joined with others of its class. Benign waits are not, because an engine's idle threads must
+    not count as waiting for the same thing as another engine's sessions."""
     return row.is_wait and row.wait_type != UNINSTRUMENTED and row.wait_type not in BENIGN_WAITS
 
 
 def _sum(name: str, rows: list[WaitStat]) -> WaitStat:
-    """The sum of rows. If one row lacks the split into resource and signal, the sum also lacks it. A sum is `counted`
-    only if all its rows are.
+    """The sum of rows. If one row lacks the split into resource and signal, the sum lacks it, too. The sum has the
+    method of its rows if all have the same; otherwise its method is `sampled`.
     """
     methods = {row.method for row in rows}
     split = all(row.resource_s is not None and row.signal_s is not None for row in rows)
@@ -171,17 +175,18 @@ def _sum(name: str, rows: list[WaitStat]) -> WaitStat:
 
 
 class Point(Frozen):
-    """One run's value, by repetition."""
+    """The value of the run with the number `repetition`."""
 
     repetition: int
     value: float
 
 
 class Sample(Described):
-    """One quantity over the runs of a cell. `mean` has a 95 % interval that stays above 0, from three runs on; `sd` is
-    None for a single run. For times and rates, `mean` is the figure by which cells are compared: the geometric mean of
-    the runs that count, adjusted for rounds that the cell missed and for what the run before left behind. For
-    everything else, it is the arithmetic mean of the points."""
+    """One quantity over the runs of a cell. If there are three runs or more, `mean` has a 95 % interval, which does not
+    include 0 or less. `sd` is the standard deviation; it is None for a single run. For times and rates, `mean` is the
+    figure by which cells are compared. It is the geometric mean of the runs that verdicts use, adjusted for rounds that
+    the cell missed and for effects of the previous run. For all other quantities, `mean` is the arithmetic mean of the
+    points."""
 
     mean: Estimate
     median: float
@@ -190,26 +195,26 @@ class Sample(Described):
     maximum: float
     points: tuple[Point, ...]
     adjusted: Estimate | None = None
-    """`mean` again, if it is adjusted; None for all others"""
+    """the same value as `mean`, if `mean` is adjusted; otherwise None"""
 
 
 class Finding(Frozen, ABC):
-    """A finding with its texts; `findings.kinds` has a class for each kind. Its fields are exported."""
+    """A finding with its texts. `findings.kinds` has a class for each kind. The fields of the class are exported."""
 
     kind: ClassVar[str]
-    """Its name, and its field in `found`."""
+    """The name of the kind, which is also its key in `found`."""
     meaning: ClassVar[str]
-    """What that field contains, for the reference."""
+    """A description of this key of `found`, for the reference."""
     about: ClassVar[Literal["use", "gains", "why"]]
-    """The part of the evidence that it belongs to."""
+    """The part of the evidence to which this kind belongs."""
     weight: ClassVar[int] = 0
-    """Within that part, the kind with the smallest weight comes first."""
+    """Within a part of the evidence, the kind with the smallest weight comes first."""
     of_cells: ClassVar[bool] = False
-    """Whether it belongs to a cell: then it is in `found` of each cell that has it."""
+    """Whether findings of this kind belong to a cell. Then they are in the `found` of their cells."""
 
     @classmethod
     def of(cls, where: CellSummary | Findings) -> tuple[Self, ...]:
-        """All of this kind."""
+        """All findings of this kind in the experiment or cell `where`."""
         return tuple(one for one in where.found.get(cls.kind, ()) if isinstance(one, cls))
 
     @classmethod
@@ -224,7 +229,8 @@ class Finding(Frozen, ABC):
 
 
 def _read_as_kinds(found: Any) -> Any:
-    """Findings read from a file get the class of their kind."""
+    """Makes findings that are read from a file objects of the classes for their kinds. Raises ValueError if a kind is
+    unknown."""
     kinds = {one.kind: one for one in Finding.__subclasses__()}
     if unknown := [kind for kind in found if kind not in kinds]:
         raise ValueError(f"no finding is of the kind {unknown[0]}")
@@ -232,11 +238,12 @@ def _read_as_kinds(found: Any) -> Any:
 
 
 Found = Annotated[dict[str, tuple[SerializeAsAny[Finding], ...]], BeforeValidator(_read_as_kinds)]
-"""By kind."""
+"""Findings, by the name of their kind."""
 
 
 class DriveState(Frozen):
-    """A drive's state in the runs of a cell, if the drive reports it: the mean of `quantity` over the runs."""
+    """The state of a drive in the runs of a cell, if the drive reports it. `mean` is the mean of `quantity` over the
+    runs."""
 
     drive: str
     quantity: Literal["write_amplification", "utilisation"]
@@ -244,73 +251,73 @@ class DriveState(Frozen):
 
 
 class CellSummary(Described):
-    """One cell over its repetitions. Samples are None while the cell has no usable run."""
+    """The summary of one cell over its repetitions. Samples are None while the cell has no usable run."""
 
     cell_id: str
     levels: dict[str, JsonValue]
     provenance: Provenance | None
-    """Where its figures come from."""
+    """Whether the cell's figures are measured or simulated."""
     runs_planned: int
-    """Runs that the spec asks for."""
+    """The number of runs that the spec asks for."""
     runs_ok: int
-    """Runs that are `ok`."""
+    """The number of runs with the status `ok`."""
     runs_unverified: int
-    """Runs that are `unverified`; these count, too."""
+    """The number of runs with the status `unverified`. These runs are used, too."""
     runs_failed: int
-    """Runs that `failed`."""
+    """The number of runs with the status `failed`."""
     connections: int
-    """Connections of a run."""
+    """The number of connections of a run."""
     data_files: int
-    """Data files of its layout."""
+    """The number of data files of the cell's layout."""
     elapsed_s: Sample | None = None
-    """Completion times."""
+    """The elapsed times of the runs."""
     work_per_s: Sample | None = None
-    """Work a second: rows, requests or transactions."""
+    """The work per second of the runs: rows, requests or transactions."""
     work: float | None = None
-    """the work of the mean run, in its unit"""
+    """the work of the mean run, in the experiment's `unit`"""
     checkpoint_s: Sample | None = None
-    """The checkpoint after a run."""
+    """The time of the checkpoint after each run."""
     latency: dict[str, Estimate] = Field(default_factory=dict)
-    """figures in seconds, mean, p50 to p99.9, max: of all operations of its runs, or, where a latency is judged,
-    geometric means of the runs' own"""
+    """latencies in seconds: mean, p50 to p99.9, max. They are calculated over all operations of the cell's runs. If a
+    latency is judged, they are geometric means of the runs' latencies."""
     judged: Sample | None = None
-    """the figure of each run's latency by which the spec compares cells"""
+    """the latency of each run by which the spec compares cells"""
     raw_io: dict[str, Sample] = Field(default_factory=dict)
     """results of raw I/O runs, by counter"""
     steady: bool | None = None
-    """whether raw I/O ended in steady state; None after too few rounds"""
+    """whether raw I/O ended in steady state; None if there were too few rounds"""
     waits: tuple[WaitStat, ...] = ()
-    """the mean run, uncut, CPU row included"""
+    """all waits of the mean run, with a row for CPU time"""
     waits_asked: bool = True
-    """False where measure.waits = false: nothing was sampled"""
+    """false if the spec has measure.waits = false, so that no waits were sampled"""
     wait_shares: dict[str, Estimate] = Field(default_factory=dict)
-    """wait type -> share of connections x elapsed (0..1), mean over the runs"""
+    """the share (0..1) of each wait type in connections x elapsed time, as the mean over the runs"""
     available_s: float | None = None
-    """connections x elapsed of the mean run"""
+    """connections x elapsed time of the mean run"""
     each_s: float | None = None
-    """its mean transaction, if `spent` adds up to that"""
+    """the time of the mean transaction, if the parts of `spent` add up to it"""
     explained: float | None = None
-    """share of it that waits + CPU account for"""
+    """the share of the connections' time that waits and CPU time explain"""
     drive_states: tuple[DriveState, ...] = ()
-    """the drives as these runs found and left them"""
+    """the states of drives in the runs"""
     spent: tuple[Spent, ...] = ()
-    """where each second went; of several engines by class of wait"""
+    """how connections spent their time; by class of wait if there are several engines"""
     bounds: tuple[Bound, ...] = ()
-    """the shortest times that known limits of its volumes allow"""
+    """the shortest times that known limits of the cell's volumes allow"""
     stretch: int = 0
-    """cells of different stretches of time can't be tested against each other"""
+    """the number of the period in which the cell ran. Cells of different periods can't be tested against each other."""
     drives: int | None = None
-    """drives of data and log, or volumes if drives are not known"""
+    """the number of drives on which data and log are. A volume without declared drives counts as one."""
     capacity_bytes: float | None = None
-    """capacity of the volumes of the data, if known"""
+    """the capacity of the data's volumes, if known"""
     price_per_month: float | None = None
-    """the sum of the spec's prices of its volumes and levels"""
+    """the sum of the prices that the spec gives for the cell's volumes and levels"""
     found: Found = Field(default_factory=dict)
-    """other findings of its runs"""
+    """further findings of the cell's runs, by kind"""
     labels: dict[str, str] = Field(default_factory=dict)
-    """the spec's own short names of what varies"""
+    """the spec's own short names of levels"""
     volatile: bool = False
-    """whether a crash of the machine loses its data or log: they are in memory, or nothing is synced"""
+    """whether a crash of the machine loses the cell's data or log, because they are in memory or nothing is synced"""
 
     @property
     def text(self) -> str:
@@ -319,5 +326,5 @@ class CellSummary(Described):
 
     @property
     def name(self) -> str:
-        """The cell in a sentence."""
+        """The name of the cell for use in a sentence."""
         return cell_name(self.cell_id, self.levels, self.labels)

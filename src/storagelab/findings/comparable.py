@@ -1,5 +1,5 @@
-"""Decides from the records of runs whether runs may be compared: odd runs that the machine caused, runs with parts of
-the server's checkpoint cycles, and steady state. Pure."""
+"""Decides from the records of runs which runs may be compared. Finds odd runs that the machine caused, runs that
+contain parts of checkpoint cycles, and runs that are not in steady state. The functions are pure."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from storagelab.findings.times import measured
 from storagelab.model.measurement import AWAKE, CLOCK, CYCLES, Measurement, Run, held_back
 from storagelab.model.volume import SLICE_S
 
-# --- odd runs whose cause is the machine's ----------------------------------------------------------------------------
-# If the record of an odd run shows no cause outside its layout, it may be a stall of the layout, so it counts.
+# --- odd runs that the machine caused ---------------------------------------------------------------------------------
+# If the record of an odd run shows no cause outside its layout, the layout may have stalled. Such a run counts.
 
 MachineCause = Literal["clock", "asleep", "others", "quota"]
 SHARE_MOST = 0.10
-"""The share of the machine's CPU time, or of the run, above which lost time explains an odd run."""
+"""If more than this share of the machine's CPU time, or of the run, was lost, the loss explains an odd run."""
 TIMES_USUAL = 2.0
-"""If a cell's other runs lose as much, the loss does not explain an odd run."""
+"""The loss must also be larger than the median loss of the cell's other runs, multiplied by this factor."""
 
 
 def others_share(run: Measurement) -> float | None:
-    """The fraction of the machine's CPU time that other processes or the hypervisor took; None if unknown. A load
-    average can't be used, because it includes the server under test. The fraction is relative to the time in the same
-    counters, because these cover slightly more than the run.
+    """The share of the machine's CPU time that other processes or the hypervisor took; None if unknown. A load average
+    can't be used, because it includes the server under test. The share is of the CPU time in the same counters, because
+    they cover slightly more time than the run.
     """
     return _cpu_share(run, "others_s", "steal_s")
 
 
 def steal_share(run: Measurement) -> float:
-    """The hypervisor's part of this fraction; 0 if unknown."""
+    """The share of the machine's CPU time that the hypervisor took; 0 if unknown."""
     return _cpu_share(run, "steal_s") or 0.0
 
 
@@ -46,14 +46,14 @@ def _cpu_share(run: Measurement, *names: str) -> float | None:
 
 
 def held_share(run: Measurement) -> float | None:
-    """The share of the run in which a CPU quota throttled the server or its load; None if unknown."""
+    """The share of the run's time in which a CPU quota throttled the server or its load; None if unknown."""
     shares = [share for _, share in held_back(run.counters.get("cpu", {}), run.elapsed_s).values()]
     return max(shares, default=0.0) if "cpu" in run.counters else None
 
 
 def cause_of(odd: Measurement, beside: Sequence[Measurement], ratio: float) -> MachineCause | None:
-    """Why a run took `ratio` times as long as expected, if its record shows the cause; `beside` are its cell's other
-    runs."""
+    """The cause why a run took `ratio` times as long as expected; None if its record shows no cause. `beside` has the
+    other runs of its cell."""
     failed = {check.name for check in odd.unverified if check.ok is False}
     if CLOCK in failed:
         return "clock"
@@ -68,20 +68,23 @@ def cause_of(odd: Measurement, beside: Sequence[Measurement], ratio: float) -> M
     return None
 
 
-# --- runs that are short against the slices of time in which the kernel admits the requests of a throttled group ------
+# --- runs that are too short for the kernel's throttling --------------------------------------------------------------
+# The kernel admits the requests of a throttled control group in slices of time.
 
 SHARE_LEAST = 0.02
 
 
 def short_cells(runs: Mapping[str, Iterable[Measurement]]) -> dict[str, float]:
-    """The median time of each cell with throttled runs, if a slice is more than 2 % of it."""
+    """The median time (s) of the throttled runs of each cell, by cell. Only cells for which a slice is more than 2 % of
+    this time."""
     times_s = {cell_id: [one.elapsed_s for one in of_cell if _is_throttled(one)] for cell_id, of_cell in runs.items()}
     middle_s = {cell_id: median(of_cell) for cell_id, of_cell in times_s.items() if of_cell}
     return {cell_id: one_s for cell_id, one_s in middle_s.items() if 0 < one_s * SHARE_LEAST < SLICE_S}
 
 
 def slice_share(runs: Mapping[str, Iterable[Measurement]]) -> float:
-    """The largest error of the time of such a run; 0 if there is none."""
+    """The length of a slice, as a share of the shortest time that `short_cells` finds; 0 if it finds none. The error of
+    such a time is at most this share."""
     shortest_s = min(short_cells(runs).values(), default=None)
     return 0.0 if shortest_s is None else min(1.0, SLICE_S / shortest_s)
 
@@ -94,20 +97,20 @@ def _is_throttled(measurement: Measurement) -> bool:
     )
 
 
-# --- checkpoint cycles that runs hold in parts ------------------------------------------------------------------------
+# --- runs that contain parts of checkpoint cycles ---------------------------------------------------------------------
 
 ENOUGH = 5
-"""From this many checkpoints on, a partial cycle hardly matters: if throughput differs by 20 % between the halves of a
-cycle, the error is 1 %."""
+"""If a run contains at least this many checkpoints, a partial cycle hardly matters: if throughput differs by 20 %
+between the halves of a cycle, the error is 1 %."""
 _MOST_RUNS = 0.75
-"""A cell has a property if this share of its runs has the property."""
+"""A cell has a property if at least this share of its runs has the property."""
 
 Told = Mapping[str, float]
 """The facts that one run stores about checkpoints."""
 
 
 def told_of(used: Mapping[str, Mapping[int, Run]]) -> dict[str, list[Told]]:
-    """The checkpoints in the runs of each cell, if recorded."""
+    """The facts about checkpoints that the runs of each cell stored, by cell. Cells without such facts are left out."""
     told: dict[str, list[Told]] = {
         cell_id: [run.counters[CYCLES] for _, run in measured(runs) if CYCLES in run.counters]
         for cell_id, runs in used.items()
@@ -116,19 +119,19 @@ def told_of(used: Mapping[str, Mapping[int, Run]]) -> dict[str, list[Told]]:
 
 
 def nothing_seen(told: Mapping[str, Sequence[Told]]) -> bool:
-    """Whether no cell saw a checkpoint in most of its runs."""
+    """Whether, in each cell, most runs contain no checkpoint."""
     return all(_most(lambda run: run["in_warm_up"] + run["while_counted"] == 0, runs) for runs in told.values())
 
 
 def in_parts(told: Mapping[str, Sequence[Told]]) -> tuple[str, ...]:
-    """The cells whose runs contain parts of cycles, or no checkpoint although runs of other cells have some."""
+    """The cells in which too few runs contain whole checkpoint cycles. Empty if no cell's runs contain checkpoints."""
     if nothing_seen(told):
         return ()
     return tuple(cell_id for cell_id, runs in told.items() if not _most(_whole, runs))
 
 
 def withheld(used: Mapping[str, Mapping[int, Run]]) -> tuple[str, ...]:
-    """The cells that are not compared, because their runs should contain whole cycles, and do not."""
+    """The cells that are not compared because their runs should contain whole checkpoint cycles, but do not."""
     found = in_parts(told_of(used))
     return tuple(one for one in found if any(run.config.workload.warm_up_is_found for run in used[one].values()))
 
@@ -142,7 +145,8 @@ def _whole(run: Told) -> bool:
 
 
 def log_rates(runs: Iterable[Run]) -> dict[str, float]:
-    """The bytes of log that a cell's runs wrote in a second, by cell, where their servers count them."""
+    """The mean rate (bytes/s) at which the runs of each cell wrote the log, by cell. Only cells whose servers count
+    these bytes."""
     found: dict[str, list[float]] = defaultdict(list)
     for run in runs:
         if run.usable and run.measurement is not None and run.measurement.elapsed_s > 0:
@@ -154,19 +158,20 @@ def log_rates(runs: Iterable[Run]) -> dict[str, float]:
 
 
 # --- steady state -----------------------------------------------------------------------------------------------------
-# The storage industry's rule (SNIA, Solid State Storage Performance Test Specification): over five rounds the rate
-# stays within 20 % of its mean, and the fitted line changes by at most 10 % of it.
+# The rule of SNIA's Solid State Storage Performance Test Specification: over five rounds, the range of the rate is at
+# most 20 % of its mean, and a fitted line changes by at most 10 % of the mean.
 
 ROUNDS = 5
 MOST_EXCURSION = 0.20
 MOST_SLOPE = 0.10
 _ROUNDS_OF_A_RUN = 10
 RATE = "requests_per_s"
-"""The column of a run's series that is judged."""
+"""The column of a run's time series from which steady state is judged."""
 
 
 class Steadiness(NamedTuple):
-    """The range of the rate in five rounds, and the change of the fitted line, as shares of their mean."""
+    """`excursion` is the range of the rate over five rounds, and `slope` the change of the fitted line. Both are shares
+    of the mean rate."""
 
     excursion: float
     slope: float
@@ -177,7 +182,7 @@ class Steadiness(NamedTuple):
 
 
 def steadiness(rates: Sequence[float]) -> Steadiness | None:
-    """The steadiness of the last five rounds; None if there are fewer rounds, or no work was done in them."""
+    """The steadiness of the last five rounds; None if there are fewer rounds, or if no work was done in them."""
     window = np.asarray(rates[-ROUNDS:], dtype=float)
     if len(window) < ROUNDS or window.mean() <= 0:
         return None
@@ -186,8 +191,8 @@ def steadiness(rates: Sequence[float]) -> Steadiness | None:
 
 
 def rounds_of(run: Measurement) -> list[float]:
-    """The rounds of one run: tenths of its series, or single seconds of a short one. The remainder at its beginning
-    does not count.
+    """The mean rates of one run's rounds. A round is a tenth of the run's time series, or one second if the series is
+    short. If the series can't be divided evenly, the first seconds are left out.
     """
     rates = [rate or 0.0 for rate in run.series.columns.get(RATE, ())]
     length = max(1, len(rates) // _ROUNDS_OF_A_RUN)
@@ -200,9 +205,9 @@ def rounds_of(run: Measurement) -> list[float]:
 
 
 def is_steady(runs: Sequence[Measurement]) -> bool | None:
-    """Whether each run of a cell ended in steady state; for runs without a series, whether the repetitions did. None if
-    there are fewer than five rounds. For simulated runs, repetitions are used first: a drive keeps its state from run
-    to run, and at a small scale its rate changes in steps within a run.
+    """Whether each run of a cell ended in steady state. If runs have no time series, the repetitions are the rounds.
+    None if there are fewer than five rounds. For simulated runs, repetitions are tried first, because a simulated drive
+    keeps its state from run to run, and because at a small scale its rate changes in steps within a run.
     """
     simulated = any(one.provenance == "simulated" for one in runs)
     first, then = (_by_repetitions, _by_series) if simulated else (_by_series, _by_repetitions)

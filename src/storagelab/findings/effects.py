@@ -1,5 +1,5 @@
-"""The effect of each level relative to the factor's first level, overall and at each combination of the other factors.
-Pure.
+"""Estimates the effect of each level relative to the factor's first level, over all cells and at each combination of
+the other factors. The functions are pure.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from storagelab.stats.contrast import Difference, Family, contrasts, named, rati
 from storagelab.stats.fit import Fit, collapse
 
 EFFECT_ROWS_MAX = 40
-"""The largest number of effects per combination of the other factors: nobody reads a longer table."""
+"""The largest number of a factor's effects at combinations of the other factors. If there are more, none are reported,
+because nobody reads a longer table."""
 
 _Key = str
 _Pairs = Sequence[tuple[int, int]]
@@ -24,7 +25,8 @@ _Pairs = Sequence[tuple[int, int]]
 
 @dataclass(frozen=True)
 class _Row:
-    """One effect to estimate: the pairs of cells that show it."""
+    """One effect to estimate. `pairs` has the places of the cells that differ only in the factor: (at the level, at the
+    first level)."""
 
     factor: Factor
     level: JsonValue
@@ -35,10 +37,11 @@ class _Row:
 def main_effects(
     factors: Sequence[Factor], cells: Sequence[Cell], fitted: Fit, blocks: Sequence[int], alpha: float
 ) -> Iterator[Effect]:
-    """Each level against its factor's first level, over all matched cells.
+    """The effect of each level relative to its factor's first level, over all pairs of cells that differ only in the
+    factor.
 
-    All factors form one family of comparisons. A larger family needs stronger evidence for each statement, so levels in
-    different blocks, which are not tested, don't count in it.
+    The effects of all factors form one family of comparisons. In a larger family, each statement needs stronger
+    evidence. So untested effects, whose levels ran in different blocks, don't count in the family.
     """
     groups = [_rows(factor, cells, {}, combinations(cells, factor)) for factor in _varied(factors)]
     yield from _judged(groups, fitted, blocks, alpha)
@@ -47,7 +50,8 @@ def main_effects(
 def effects_at(
     factors: Sequence[Factor], cells: Sequence[Cell], fitted: Fit, blocks: Sequence[int], alpha: float
 ) -> Iterator[Effect]:
-    """The effects at each combination of the other factors, if there are not too many; they are one family, too."""
+    """The effects at each combination of the other factors, for factors with at most `EFFECT_ROWS_MAX` of them. They
+    form one family, too."""
     yield from _judged(
         [group for factor in _varied(factors) for group in _at_each(factor, cells)], fitted, blocks, alpha
     )
@@ -70,8 +74,8 @@ def _judged(groups: Sequence[Sequence[_Row]], fitted: Fit, blocks: Sequence[int]
 
 def _effects(fitted: Fit, levels: Sequence[_Pairs], family: Family, alpha: float) -> list[Difference]:
     """For each level, the geometric mean of the ratios of its pairs of cells. If levels have several pairs, the error
-    also includes the scatter of their averages in each round, so that a disturbance of all cells of a level counts as
-    noise.
+    also includes the scatter of the levels' averages over rounds. So if something disturbed all cells of a level in one
+    round, this counts as noise.
     """
     weights = np.zeros((len(levels), len(fitted.cells)))
     for row, pairs in zip(weights, levels, strict=True):
@@ -84,7 +88,7 @@ def _effects(fitted: Fit, levels: Sequence[_Pairs], family: Family, alpha: float
     baseline = sorted({other for pairs in levels for _, other in pairs})
     whole = collapse(fitted, [baseline, *([one for one, _ in pairs] for pairs in levels)])
     of_averages = ratios(whole, range(1, len(levels) + 1), 0, family, alpha)
-    # Levels in different blocks have no rounds in common, so preparations are the sample.
+    # Levels in different blocks have no rounds in common, so their error is estimated from preparations alone.
     inside = [{int(fitted.blocks[cell]) for pair in pairs for cell in pair} for pairs in levels]
     return [
         wider(one, of_averages[number]) if len(blocks) == 1 else one
@@ -93,7 +97,7 @@ def _effects(fitted: Fit, levels: Sequence[_Pairs], family: Family, alpha: float
 
 
 def _rounds(fitted: Fit, pairs: _Pairs) -> int:
-    """The ratios within a round."""
+    """The number of ratios within a round: for each pair, the rounds in which both cells ran."""
     there = ~np.isnan(fitted.log_s)
     return sum(int((there[one] & there[other]).sum()) for one, other in pairs)
 
@@ -101,7 +105,8 @@ def _rounds(fitted: Fit, pairs: _Pairs) -> int:
 def effect_of(
     found: Difference, factor: Factor, level: JsonValue, at: dict[str, JsonValue], pairs: int, *, across: bool
 ) -> Effect:
-    """The effect of `level` against the factor's first level; untested if the two ran in different blocks."""
+    """The effect of `level` relative to the factor's first level. It is untested if the two levels ran in different
+    blocks (`across`)."""
     return Effect(
         factor=factor.name, level=level, baseline=factor.levels[0].value, at=at,
         ratio=Estimate(value=found.ratio.value) if across else found.ratio, pairs=pairs,
@@ -124,7 +129,8 @@ def _rows(
     first, *others = (level.value for level in factor.levels)
 
     def pairs(level: JsonValue) -> list[tuple[int, int]]:
-        """Indices of cells that differ only in the factor; excluded combinations have none."""
+        """The places of cells that differ only in the factor: (at `level`, at the first level). Combinations that the
+        spec excludes have no pair."""
         found = [tuple(at.get(key({**rest, factor.name: one}), -1) for one in (level, first)) for rest in among]
         return [(one, other) for one, other in found if one >= 0 and other >= 0]
 
@@ -136,11 +142,12 @@ def _across(pairs: Sequence[tuple[int, int]], blocks: Sequence[int]) -> bool:
 
 
 def combinations(cells: Sequence[Cell] | Sequence[CellSummary], factor: Factor) -> list[dict[str, JsonValue]]:
-    """The combinations of the other factors' levels that occur, in the cells' order."""
+    """The combinations of the other factors' levels that occur in the cells, in the order of the cells."""
     others = ({name: value for name, value in cell.levels.items() if name != factor.name} for cell in cells)
     return list({key(levels): levels for levels in others}.values())
 
 
 def key(levels: Mapping[str, JsonValue]) -> _Key:
-    """The dict key of a combination of levels: levels may be lists, and true is not 1."""
+    """A text that identifies a combination of levels, for use as a key of dicts. The levels themselves can't be keys,
+    because some are lists, and because True equals 1 in Python."""
     return repr(sorted(levels.items()))

@@ -1,13 +1,14 @@
-"""Runs of several hosts: host is a random block. Pure.
+"""Fits runs of several hosts, where each host is a random block. The functions are pure.
 
 The model is Scheffe's mixed model (1956, Annals of Mathematical Statistics 27): log time = cell + host + host x cell +
-round + residual, where cells are fixed and hosts are drawn from all hosts like these. Each host makes complete rounds
-of all cells, and gives one figure for each cell: its mean over the host's rounds, adjusted for runs that are missing.
-All comparisons use these figures, so their error is the mean square of host x cell, which includes the run-to-run
-noise. It is never pooled with the residual. All figures of a cell have the same weight, whatever the number of rounds.
-The scatter over hosts estimates the error of such unweighted means without bias, even if some hosts made fewer rounds.
+round + residual. Cells are fixed, and hosts are a random sample of all hosts like these. Each host makes complete
+rounds of all cells. A host has one figure for each cell: the mean of the cell's log times over the host's rounds,
+adjusted for missing runs. All comparisons use these figures. So the error of comparisons is the mean square of host x
+cell, which includes the noise of single runs. This mean square is never pooled with the residual. All figures of a cell
+have the same weight, even if hosts made different numbers of rounds. The scatter over hosts estimates the error of such
+unweighted means without bias.
 
-So the fit over hosts is that of `stats` with a column for each host instead of each round. The differences between
+So the fit over hosts is the fit of `stats` with a column for each host instead of each round. The differences between
 hosts, and odd hosts, are found here from the rounds of each host.
 """
 
@@ -32,16 +33,18 @@ from storagelab.stats.order import carried_over
 _FitOfRounds = Callable[[Matrix, Sequence[int]], Fit]
 
 CELLS_LEAST = 0.5
-"""A host that has run a smaller share of the cells is left out of verdicts, because it can't be compared with the
-others."""
+"""If a host ran less than this share of the cells, verdicts don't use its runs, because the host can't be compared with
+the others."""
 ODD_LEAST = 0.05
-"""Smaller differences between hosts are common, and don't matter to a reader."""
+"""A host is called odd only if it differs by more than this share. Smaller differences between hosts are common and
+don't matter to a reader."""
 
 
 @dataclass(frozen=True)
 class Hosts:
-    """The hosts of a campaign. `of_run` has the place in `names` of each run's host, as cells x rounds, -1 without a
-    run; `before` has the cell that ran before it on that host. `counted` has the places of the hosts in verdicts."""
+    """The hosts of a campaign. `of_run` and `before` are matrices of cells x rounds, with -1 if there is no run.
+    `of_run` has the place in `names` of each run's host. `before` has the place of the cell that ran before it on the
+    same host, or -1. `counted` has the places of the hosts whose runs verdicts use."""
 
     names: tuple[str, ...]
     of_run: Places
@@ -49,12 +52,12 @@ class Hosts:
     counted: tuple[int, ...]
 
     def only(self, log_s: Matrix, host: int) -> Matrix:
-        """The times of one host alone."""
+        """The times of one host's runs. All other times are NaN."""
         return np.where(self.of_run == host, log_s, np.nan)
 
 
 def hosts_of(plan: Plan, used: Mapping[str, Mapping[int, Run]], rounds: Sequence[int]) -> Hosts | None:
-    """None if all runs were made on one host. Hosts come in the order of their names."""
+    """The hosts of a campaign, sorted by name. None if all runs were made on one host."""
     name_of = {
         (row, column): host_of(used[cell.cell_id][repetition])
         for row, cell in enumerate(plan.cells)
@@ -77,7 +80,8 @@ def hosts_of(plan: Plan, used: Mapping[str, Mapping[int, Run]], rounds: Sequence
 
 @dataclass(frozen=True)
 class Fitted:
-    """`own`: the fit of each counted host by itself; `together`: the fit of all hosts, with a column for each."""
+    """The fits of a campaign with several hosts. `own` has a fit for each counted host. `together` is the fit of all
+    hosts, with a column for each host."""
 
     hosts: Hosts
     own: tuple[Fit, ...]
@@ -85,11 +89,12 @@ class Fitted:
 
 
 def fit(hosts: Hosts, log_s: Matrix, blocks: Sequence[int], of_rounds: _FitOfRounds = stalls.fit) -> Fitted:
-    """If only one host counts, the fit of all hosts together is the fit of this host, by its rounds; `of_rounds` fits
-    these.
+    """Fits each host's runs and all hosts together. `of_rounds` fits the rounds of one host. If only one host counts,
+    its fit is also the fit of all hosts together.
 
-    Certain carry-over affects the same layouts on all hosts, because no order is perfectly balanced. The scatter over
-    hosts doesn't show this effect, so the variance is raised to at least the scatter that carry-over explains.
+    If there surely is carry-over from run to run, it affects the same layouts on all hosts, because no order is
+    perfectly balanced. The scatter over hosts does not show this effect. So the variance is then raised to at least the
+    variance that the scatter of runs explains.
     """
     own = tuple(of_rounds(hosts.only(log_s, host), blocks) for host in hosts.counted)
     calm, every = (np.array(each).T for each in zip(*((one.calm.log_s, one.cells) for one in own), strict=True))
@@ -105,20 +110,21 @@ def fit(hosts: Hosts, log_s: Matrix, blocks: Sequence[int], of_rounds: _FitOfRou
 
 
 def _of_runs(own: Sequence[Fit]) -> tuple[float, float]:
-    """The variance of a cell's figure on a host that the host's runs explain, and its degrees of freedom; 0 for
-    none."""
+    """The variance of a cell's figure on one host that the scatter of runs explains, and its degrees of freedom. Both
+    are 0 if the scatter of runs is unknown."""
     runs, df = np.array([one.runs for one in own]), sum(one.free for one in own)
     squares = sum(float(np.nansum(one.every.residuals**2)) for one in own)
     return (max(squares / df, VARIANCE_FLOOR) * float((1 / runs[runs > 0]).mean()) if df >= 1 else 0.0), df
 
 
 def outliers(hosts: Hosts, log_s: Matrix) -> list[stalls.Outlier]:
-    """Odd runs, each compared with the runs of its own host."""
+    """The odd runs. Each run is compared only with runs of its own host."""
     return [one for host in range(len(hosts.names)) for one in stalls.outliers(hosts.only(log_s, host))]
 
 
 def means(values: Sequence[float], hosts: Sequence[str]) -> list[float]:
-    """The mean of each host's values, because a random block counts once. With one host, the values of this host."""
+    """The mean of each host's values, because each host counts once as a random block. If there is only one host, its
+    values themselves."""
     of_host: dict[str, list[float]] = {}
     for value, host in zip(values, hosts, strict=True):
         of_host.setdefault(host, []).append(value)
@@ -131,7 +137,7 @@ def means(values: Sequence[float], hosts: Sequence[str]) -> list[float]:
 
 
 def summarise(fitted: Fitted, plan: Plan, loads: Sequence[Sequence[int]], blocks: Sequence[int]) -> Fleet:
-    """Every host, and how far hosts differ; `loads` are the cells of each load."""
+    """Summarises all hosts and the differences between them. `loads` has the places of the cells of each load."""
     hosts, one_of_each = fitted.hosts, _cells_of_all(fitted)
     levels, odd_levels = _levels(fitted, one_of_each) if len(fitted.own) > 1 else ({}, set())
     odd_ratios = _odd_ratios(fitted, one_of_each, blocks)
@@ -155,7 +161,7 @@ def _fastest(own: Fit, cells: Sequence[int]) -> int | None:
 
 
 def _cells_of_all(fitted: Fitted) -> Places:
-    """The cells that all counted hosts have run."""
+    """The places of the cells that ran on all counted hosts."""
     return np.flatnonzero(~np.isnan(np.array([one.cells for one in fitted.own])).any(axis=0))
 
 
@@ -163,10 +169,11 @@ def _cells_of_all(fitted: Fitted) -> Places:
 
 
 def _levels(fitted: Fitted, cells: Places) -> tuple[dict[int, Estimate], set[int]]:
-    """Each counted host's time divided by the other hosts' time (geometric means over the cells), and the hosts that
-    are odd by this ratio.
+    """Returns each counted host's time divided by the other hosts' time (geometric means over the cells), and the hosts
+    for which this ratio is odd.
 
-    The scatter of the rounds of a host shows how well its level is known. Intervals hold together (Bonferroni).
+    The error of a host's level is estimated from the scatter of its rounds. Intervals of all hosts hold together
+    (Bonferroni).
     """
     counted = fitted.hosts.counted
     if not len(cells):
@@ -189,7 +196,7 @@ def _levels(fitted: Fitted, cells: Places) -> tuple[dict[int, Estimate], set[int
     def odd(host: int, others: Sequence[int]) -> float | None:
         apart, half = against(host, others)
         known = df > 0 and abs(apart) > max(half, math.log1p(ODD_LEAST))
-        # Of two hosts, the slower one is named.
+        # If there are only two hosts, the slower one is called odd.
         return None if not known or (len(others) == 1 and apart < 0) else abs(apart)
 
     places = _one_after_the_other(len(counted), odd, most=max(1, (len(counted) - 1) // 2))
@@ -197,7 +204,7 @@ def _levels(fitted: Fitted, cells: Places) -> tuple[dict[int, Estimate], set[int
 
 
 def _rounds(own: Fit, cells: Places) -> Matrix:
-    """The effects of a host's rounds on its times, for rounds with at least half of the cells."""
+    """The mean effect of each round of a host on log times. Rounds with fewer than half of the cells are left out."""
     apart = own.log_s[cells] - own.cells[cells, None]
     there = ~np.isnan(apart)
     kept = there.sum(axis=0) >= CELLS_LEAST * max(1, len(cells))
@@ -205,8 +212,8 @@ def _rounds(own: Fit, cells: Places) -> Matrix:
 
 
 def _one_after_the_other(hosts: int, odd: Callable[[int, Sequence[int]], float | None], most: int) -> list[int]:
-    """The odd hosts, the oddest first, each compared with the remaining hosts; at most `most` of them, because most
-    hosts can't be odd."""
+    """Finds the odd hosts one after the other, the oddest first. Each is compared only with hosts that are not yet
+    called odd. At most `most` are found, because most hosts can't be odd."""
     found: list[int] = []
     while len(found) < most:
         left = [host for host in range(hosts) if host not in found]
@@ -222,9 +229,9 @@ def _one_after_the_other(hosts: int, odd: Callable[[int, Sequence[int]], float |
 
 
 def _scatter(fitted: Fitted) -> tuple[Estimate | None, float | None]:
-    """How much the ratio of two cells' times varies from host to host (one sd of its logarithm), and the p-value of no
-    variation, from the mean square of host x cell divided by the mean square of runs. None without a host of several
-    rounds.
+    """Returns how much the ratio of two cells' times varies from host to host (one standard deviation of its
+    logarithm), and the p-value of the test that it does not vary. The test compares the mean square of host x cell with
+    the mean square of runs. Both are None if no host made several rounds.
 
     The interval is that of Williams (1962, Biometrika 49) for a variance component.
     """
@@ -235,7 +242,7 @@ def _scatter(fitted: Fitted) -> tuple[Estimate | None, float | None]:
     above, half = square / per_figure, ALPHA / 2
 
     def component(tail: float) -> float:
-        """A bound of a cell's variance component host x cell."""
+        """A bound of the variance component host x cell."""
         shrunk = square - per_figure * float(special.fdtri(together.free, df, tail))
         return max(0.0, together.free * shrunk / float(special.chdtri(together.free, 1 - tail)))
 
@@ -247,8 +254,9 @@ def _scatter(fitted: Fitted) -> tuple[Estimate | None, float | None]:
 
 
 def _odd_ratios(fitted: Fitted, cells: Places, blocks: Sequence[int]) -> set[int]:
-    """The hosts whose ratios between cells differ from the others'. The F tests compare the deviation of a host's
-    figures from the others' means with the deviations among the others, at 5 % for all hosts together (Bonferroni).
+    """The hosts on which the ratios between cells differ from those on the other hosts. An F test compares the
+    deviation of a host's figures from the other hosts' means with the deviations among the other hosts. Its error is 5
+    % for all hosts together (Bonferroni).
     """
     counted = fitted.hosts.counted
     hosts, of_cell = len(counted), np.asarray(blocks)[cells]

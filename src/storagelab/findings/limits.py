@@ -1,13 +1,12 @@
 """Finds volumes that were at their limit. Pure.
 
-If control groups throttle a volume, its limit is known, and so is the least time that a run's requests take there. If a
-run takes hardly longer than that, the volume sets the pace. Every wait is then a wait in the volume's queue, whatever
-the engine calls it: for the log, for a page, for a lock whose holder is in that queue.
+If control groups throttle a volume, its limit is known. The limit gives the least time that a run's requests to this
+volume take. If the run takes hardly longer, the volume sets the pace. Then each wait is a wait in the volume's queue,
+even if the engine reports a wait for the log, for a page, or for a lock whose holder is in that queue.
 
-A constant rate alone is no proof of a limit: a load limited by CPUs has one, too. So nothing is said without a known
-limit.
-
-bounds(runs)                      each limit of a cell's volumes, with the time of its requests
+A constant rate alone does not prove a limit, because a load that is limited by CPUs has a constant rate, too. So if no
+limit is known, the answer names none.
+bounds(runs)                      the limits of a cell's volumes, and the time that the requests take at each limit
 volume_at_limit(pairs, change_s)  the volume whose limit explains a change of time
 between_ends(findings)            the same for the fastest and the slowest cell
 """
@@ -26,13 +25,14 @@ from storagelab.model.volume import effective
 from storagelab.stats.intervals import ALPHA, change, estimate, leaves_out_zero, mean
 
 AT_LIMIT = 0.85
-"""If a volume sets the pace, its requests at its limit fill at least this share of the slower runs' time. The rest
-is the start, the end, and moments in which no session had a request for it.
+"""A volume sets the pace if its requests, served at its limit, take at least this share of the slower runs' time. The
+remaining time is the start, the end, and moments in which no session had a request for the volume.
 """
 WAITING = 0.5
-"""The least fraction of the connections' time in which they neither work on a CPU nor queue for one."""
+"""A volume sets the pace only if connections wait for something other than a CPU in at least this fraction of their
+time."""
 MOST_OF_A_CHANGE = 0.5
-"""The least fraction of a change of time that the limit must explain: otherwise there may be another reason, too."""
+"""The limit must explain at least this fraction of a change of time. Otherwise there may be another reason, too."""
 _COUNTERS: dict[LimitedRate, str] = {
     "read_iops": "reads", "write_iops": "writes", "read_bytes_per_s": "read_bytes", "write_bytes_per_s": "write_bytes",
 }  # fmt: skip
@@ -44,8 +44,8 @@ _COUNTERS: dict[LimitedRate, str] = {
 
 
 def bounds(runs: Sequence[tuple[Measurement, float]]) -> tuple[Bound, ...]:
-    """The limits that all runs have, if each run counted the requests. Each run is given with the number that divides
-    its seconds and its waits' seconds.
+    """The limits that are equal in all runs, if each run counted the requests. Each run is given with the number by
+    which its seconds and the seconds of its waits are divided.
     """
     of_runs = [{(volume, rate): (limit, s / by) for volume, rate, limit, s in _of_run(one)} for one, by in runs]
     if not of_runs:
@@ -58,7 +58,8 @@ def bounds(runs: Sequence[tuple[Measurement, float]]) -> tuple[Bound, ...]:
 
 
 def _of_run(measurement: Measurement) -> Iterator[tuple[str, LimitedRate, float, float]]:
-    """For each limit: the volume, what is limited, the limit, and the seconds that the run's requests take at it."""
+    """For each limit: the volume, the limited rate, the limit, and the seconds that the run's requests take at this
+    limit."""
     counted = measurement.counters.get("volumes", {})
     for name, facts in volumes_of(measurement):
         limits = table_in(facts, "throttle")
@@ -71,16 +72,17 @@ def _of_run(measurement: Measurement) -> Iterator[tuple[str, LimitedRate, float,
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Whether that explains a change
+# Whether a limit explains a change
 # ---------------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class AtLimit:
-    """A volume that was at its limit in the slower of two cells. `share`: the fraction of that cell's time which its
-    requests fill.
+    """A volume that was at its limit in the slower of two cells. `share` is the fraction of the slower cell's time that
+    the volume's requests take at the limit.
 
-    `before_s`, `after_s` and `change`: the least time of the mean run that the limits of all its volumes allow.
+    `before_s` and `after_s` are the least times of the mean run that the limits of all its volumes allow. `change`
+    is the difference of these two times, with its interval.
     """
 
     volume: str
@@ -96,7 +98,8 @@ Pairs = Sequence[tuple[CellSummary, CellSummary]]
 
 
 def volume_at_limit(pairs: Pairs, change_s: float) -> AtLimit | None:
-    """The volume that sets the pace of all slower cells, if its limit surely explains most of the change."""
+    """The volume that sets the pace of the slower cell in all pairs. None if there is no such volume, or if its limit
+    does not surely explain most of the change `change_s`."""
     slower = [after if change_s > 0 else before for before, after in pairs]
     found = {(one.volume, one.rate, one.limit) for cell in slower if (one := _hardest(cell)) is not None}
     if len(found) != 1 or any(_hardest(cell) is None for cell in slower):
@@ -113,7 +116,8 @@ def volume_at_limit(pairs: Pairs, change_s: float) -> AtLimit | None:
 
 
 def between_ends(findings: Findings) -> AtLimit | None:
-    """The volume whose limit explains why the slowest cell surely takes longer than the fastest."""
+    """The volume whose limit explains why the slowest cell takes longer than the fastest. None if there is no such
+    volume, or if the two cells do not surely differ."""
     apart = any(
         row.distinguishable and (row.cell_id, row.best_cell_id) == (findings.worst, findings.fastest)
         for row in findings.comparisons
@@ -129,13 +133,14 @@ def _hardest(cell: CellSummary) -> Bound | None:
 
 
 def _share(cell: CellSummary) -> float:
-    """The share of the runs' time that the requests of the most limited volume fill at its limit."""
+    """The share of the runs' time that the requests of the most limited volume take at its limit."""
     hardest, spent_s = _hardest(cell), sum(sum(one.by_run_s) for one in cell.spent)
     return sum(hardest.by_run_s) / spent_s if hardest is not None and spent_s else 0.0
 
 
 def _waiting(cell: CellSummary) -> float:
-    """The fraction of connections' time, until they finished, in which they waited for something other than a CPU."""
+    """The fraction of their time in which connections waited for something other than a CPU. Only the time until each
+    connection finished counts."""
     busy = [one for one in cell.spent if one.part != "idle"]
     waits = [one for one in busy if one.part in ("resource", "wait") and one.category != "cpu-queue"]
     busy_s, waited_s = (sum(sum(one.by_run_s) for one in of) for of in (busy, waits))
@@ -143,7 +148,8 @@ def _waiting(cell: CellSummary) -> float:
 
 
 def _least_s(cell: CellSummary) -> tuple[float, ...]:
-    """The least time of each run, scaled to the mean time (of a run or a transaction) by which the cell is compared."""
+    """The least time of each run that its volumes' limits allow. It is scaled to the mean time (of a run or of a
+    transaction) by which the cell is compared."""
     runs = len(cell.spent[0].by_run_s) if cell.spent else 1
     if not cell.bounds or cell.elapsed_s is None:
         return (0.0,) * runs

@@ -1,6 +1,7 @@
-"""The results of the analysis as values, without sentences: `report` writes these.
+"""The results of the analysis as values. They contain no sentences, because the package `report` writes these.
 
-Every estimate carries its interval. Ratios are of elapsed time: 1.25 means a quarter slower, 0.8 means 20 % less time.
+Every estimate has its interval. Ratios are ratios of elapsed times: 1.25 means 25 % more time, 0.8 means 20 % less
+time.
 If cells insert different numbers of rows, ratios are of elapsed time per row (`Findings.compared`)."""
 
 from __future__ import annotations
@@ -28,35 +29,36 @@ from storagelab.words.names import group_text, noun
 
 
 class Comparison(Described):
-    """A cell against the best cell: its time divided by the best cell's time. Above 1, the cell is slower, even if
-    rates are shown. The 95 % interval is joint: it holds for all comparisons at once. Every output formats this record,
-    and no other.
+    """The comparison of a cell with the best cell. `ratio` is the cell's time divided by the best cell's time. If it is
+    above 1, the cell is slower, even if reports show rates. The 95 % intervals hold for all comparisons at once. All
+    outputs take comparisons with the best cell from this record.
 
-    With several loads, the best cell is the best under the same load; in an experiment run in blocks, the best of the
-    same block. The best cell of a block is compared with the best of all `across_blocks`: untested, as a drift between
-    blocks would look the same. In a race, the ratio of a cell that left is the ratio to the cell in front at that time.
+    With several loads, the best cell is the best under the same load. In an experiment that runs in blocks, it is
+    the best of the same block. The best cell of each block is compared with the best cell of all blocks
+    (`across_blocks`). That comparison is untested, because a drift between blocks would look the same. If a cell
+    left a race, its ratio is to the cell that was in front at that time.
     """
 
     cell_id: str
     best_cell_id: str
     ratio: Estimate
     tested: bool = False
-    """whether there are enough runs to tell the two apart"""
+    """whether there are enough runs for a test of the difference"""
     distinguishable: bool
-    """whether it is surely slower"""
+    """whether the cell is surely slower than the best cell"""
     may_be_fastest: bool = False
-    """whether it is among those that may be the fastest"""
+    """whether the cell is among those that may be the fastest"""
     across_blocks: bool = False
     at_most_slower: float | None = None
-    """this cell's time over that of the truly fastest is at most this, at 95 %, for all cells at once"""
+    """an upper bound (95 %, for all cells at once) of this cell's time divided by the time of the truly fastest cell"""
 
 
 class Effect(Described):
-    """How a level of a factor compares with the factor's baseline (its first listed level).
+    """The comparison of a factor's level with the factor's baseline (its first listed level).
 
-    `at` fixes other factors; if it is empty, the effect is over all cells in which both levels occur with equal other
-    factors. `ratio` is of elapsed times. `across_blocks`: the levels were run one after the other, so the ratio is
-    untested and has no interval. With too few runs, the ratio has no interval either.
+    `at` has the fixed levels of other factors. If it is empty, the effect is the mean over all `pairs` of cells that
+    differ only in this factor. `ratio` is a ratio of elapsed times. If `across_blocks` is true, the levels ran one
+    after the other, so the ratio is untested and has no interval. With too few runs, the ratio has no interval either.
     """
 
     factor: str
@@ -68,18 +70,19 @@ class Effect(Described):
     distinguishable: bool
     across_blocks: bool = False
     reverses: bool = False
-    """whether the level surely takes less time at some levels of other factors and more at others: then `ratio` is a
-    mean of opposites"""
+    """whether the level surely takes less time at some levels of other factors, and surely more time at other levels.
+Then `ratio` is a mean of opposite effects."""
 
     @property
     def tested(self) -> bool:
-        """Whether the ratio was tested. An untested ratio does not even say that levels can't be told apart."""
+        """Whether the ratio was tested. From an untested ratio, it is not even known whether the levels can be
+        distinguished."""
         return self.ratio.low is not None
 
 
 class BestLevels(Frozen):
-    """The best levels of a factor while another factor is at `at`: the fastest first, then the levels not told apart
-    from it.
+    """The best levels of a factor while another factor has the level `at`. The fastest comes first. The other levels
+    can't be distinguished from it.
     """
 
     at: JsonValue
@@ -87,7 +90,9 @@ class BestLevels(Frozen):
 
 
 class LevelCost(Frozen):
-    """The cost of the wrong level: with the other factor at `at`, using the level that is `best` at `taken_from`."""
+    """The cost of a wrong level. `level` is the best level while the other factor has the level `taken_from`; `best` is
+    the best level while it has the level `at`. `ratio` is the time of `level` divided by the time of `best`, both at
+    `at`."""
 
     at: JsonValue
     taken_from: JsonValue
@@ -97,8 +102,9 @@ class LevelCost(Frozen):
 
 
 class EffectChange(Frozen):
-    """A significant difference of the step from `baseline` to `level` between two levels of another factor. `low` and
-    `high` are the ratios of elapsed times at `low_at` and `high_at`; `difference` is high / low.
+    """A significant change of an effect between two levels of another factor. The effect is that of the step from
+    `baseline` to `level`. `low` and `high` are its ratios of elapsed times at the other factor's levels `low_at` and
+    `high_at`. `difference` is high / low.
     """
 
     level: JsonValue
@@ -111,12 +117,12 @@ class EffectChange(Frozen):
 
 
 class Dependence(Frozen):
-    """How the best level, and the effect, of `factor` depend on `within`, averaged over all other factors.
+    """How the best level and the effect of `factor` depend on the factor `within`, averaged over all other factors.
 
-    `best` has an entry for each level of `within`. Two entries that share no level differ beyond their intervals, which
-    hold together at 95 %. `cost` is the costliest significant mistake, `change` the largest change of an effect.
-    `averaged` names the factors that are averaged over. A load has no best level: then `best` is empty, and only its
-    effect may depend on `within`.
+    `best` has an entry for each level of `within`. If two entries have no level in common, their difference is
+    significant (95 %, for all entries at once). `cost` is the costliest significant mistake. `change` is the largest
+    change of an effect. `averaged` names the factors over which the mean is taken. If `factor` is a load, it has no
+    best level. Then `best` is empty, and only the effect of `factor` may depend on `within`.
     """
 
     factor: str
@@ -128,13 +134,13 @@ class Dependence(Frozen):
 
     @property
     def differs(self) -> bool:
-        """Whether any two levels of `within` share no best level."""
+        """Whether there are two levels of `within` that have no best level in common."""
         sets = [{repr(level) for level in row.levels} for row in self.best]
         return any(not one & other for index, one in enumerate(sets) for other in sets[:index])
 
     @property
     def in_common(self) -> tuple[JsonValue, ...]:
-        """The levels that are among the best everywhere, by the order of the first."""
+        """The levels that are among the best at each level of `within`, in the order of the first entry of `best`."""
         if not self.best:
             return ()
         first, *rest = self.best
@@ -142,7 +148,8 @@ class Dependence(Frozen):
 
 
 class WaitChange(Frozen):
-    """One wait type in the best and the worst cell: seconds of the mean run, shares of connections x elapsed (0..1)."""
+    """One wait type in the best and the worst cell. Seconds are those of the mean run. Shares (0..1) are of the number
+    of connections times the elapsed time."""
 
     wait_type: str
     analogue: str
@@ -154,7 +161,8 @@ class WaitChange(Frozen):
 
 
 class WaitTrend(Described):
-    """A wait type's share of connections x elapsed (0..1) along an ordered factor, other factors fixed as in `at`."""
+    """The shares of a wait type at the levels of an ordered factor. `at` has the fixed levels of the other factors.
+    Shares (0..1) are of the number of connections times the elapsed time."""
 
     wait_type: str
     analogue: str
@@ -164,7 +172,7 @@ class WaitTrend(Described):
     levels: tuple[JsonValue, ...]
     shares: tuple[float | None, ...]
     estimates: tuple[Estimate | None, ...] = ()
-    """the same with their intervals over the runs"""
+    """the same shares, each with its interval over the runs"""
 
 
 Compared = Literal[
@@ -183,23 +191,24 @@ class Judged(Described):
     """
 
     verdict: Verdict
-    """`by-load`: see `loads`; `one-layout`: nothing but loads is varied."""
+    """`by-load`: `loads` has the verdicts; `one-layout`: only loads are varied"""
     best: tuple[str, ...]
-    """ids of the cells that may be the fastest (95 %), the one in front first; empty without a verdict"""
+    """ids of the cells that may be the fastest (95 %); the fastest comes first; empty without a verdict"""
     tied: tuple[str, ...]
-    """the same without the first"""
+    """the ids of `best` without the first"""
     fastest: str | None = None
-    """the cell of the smallest time, verdict or not"""
+    """the cell with the shortest time, also without a verdict"""
     worst: str | None = None
-    """the last of the ladder: the slowest of those that are surely not the fastest, if any"""
+    """the slowest of the cells that are surely not the fastest; without such cells, the slowest cell"""
     not_compared: tuple[str, ...] = ()
-    """cells that have too few runs for a test: neither fast nor slower; they rule out a winner"""
+    """cells that have too few runs for a test. They are not judged, and while there are any, no cell is the winner."""
     at_most_slower: float | None = None
-    """the one in front takes at most so many times as the truly fastest (95 %); None = unknown"""
+    """an upper bound (95 %) of the first cell's time divided by the time of the truly fastest cell; None = unknown"""
 
 
 class LoadVerdict(Judged):
-    """The verdict on the `cells` under one load or other condition; `load` has the levels of its factors."""
+    """The verdict on the `cells` under one load or other condition. `load` has the levels of the factors that are loads
+    or conditions."""
 
     load: dict[str, JsonValue]
     cells: tuple[str, ...]
@@ -208,23 +217,23 @@ class LoadVerdict(Judged):
 class JudgedByLoad(Judged):
     """The verdict over all loads.
 
-    If the load, or another condition, is varied, too, layouts are compared under each load separately. Then the verdict
-    is "by-load", and `loads` has a verdict for each load. `best` and `tied` then hold the cells of all loads; `fastest`
-    and `worst` belong to the load under which layouts differ most. "one-layout" = only loads are varied, so there is
-    nothing to choose. Cells of different blocks are never told apart: the best set then holds the best of each block.
+    If the load or another condition is varied, too, layouts are compared under each load separately. Then the
+    verdict is "by-load", and `loads` has a verdict for each load. `best` and `tied` then contain the cells of all
+    loads. `fastest` and `worst` are those of the load under which layouts differ most. "one-layout" = only loads
+    are varied, so there is nothing to choose. Cells of different blocks can't be distinguished. If there are
+    several blocks, `best` contains the best cells of each block.
     """
 
     comparisons: tuple[Comparison, ...]
-    """Each cell against the best one."""
+    """the comparison of each cell with the best cell"""
     loads: tuple[LoadVerdict, ...] = ()
-    """one for each load; empty if there is only one load"""
+    """a verdict for each load; empty if there is only one load"""
 
 
 class HostSummary(Described):
-    """A host of a fleet. `level` is the host's time divided by that of the other hosts, over all cells; it has no
-    interval if each host made one round. `fastest` has the cell with the shortest time on the host under each load. A
-    host that is not
-    `counted` has run too few of the cells to take part in verdicts."""
+    """A host of a fleet. `level` is the host's time divided by the time of the other hosts, over all cells. It has no
+    interval if each host made one round. `fastest` has the cell with the shortest time on the host under each load. If
+    `counted` is false, the host ran too few of the cells, and verdicts don't use its runs."""
 
     name: str
     rounds: int
@@ -232,16 +241,16 @@ class HostSummary(Described):
     counted: bool
     level: Estimate | None = None
     odd_level: bool = False
-    """whether it is surely slower or faster than the others"""
+    """whether the host is surely slower or faster than the other hosts"""
     odd_ratios: bool = False
-    """whether cells compare there in another way than on the others, surely"""
+    """whether the ratios of cells' times on the host surely differ from those on the other hosts"""
     fastest: tuple[str | None, ...] = ()
 
 
 class Fleet(Frozen):
-    """The hosts of a campaign, if there are several. Verdicts are for hosts like these: host is a random block.
-    `scatter` says how much the ratio of two cells' times varies from host to host (one sd, as a share). `p_value` tests
-    that it does not vary. Both are None if each host made one round."""
+    """The hosts of a campaign that ran on several. Verdicts hold for hosts like these, because each host is a random
+    block. `scatter` says how much the ratio of two cells' times varies from host to host (one standard deviation, as a
+    share). `p_value` belongs to the test that this ratio does not vary. Both are None if each host made one round."""
 
     hosts: tuple[HostSummary, ...]
     scatter: Estimate | None = None
@@ -257,7 +266,8 @@ CautionGroup = Literal["design", "time", "runs", "sample", "machine", "drive", "
 
 
 class Caution(Frozen, ABC):
-    """A reason to trust a result less or, as a "note", a limit of what it holds for. `findings.cautions` has them."""
+    """A reason to trust a result less. A "note" says for what the result holds, and for what it does not. The package
+    `findings.cautions` has one module for each kind."""
 
     severity: Severity = "caution"
     cells: tuple[str, ...] = Field((), description="ids of the cells concerned; empty = the whole experiment")
@@ -265,11 +275,13 @@ class Caution(Frozen, ABC):
     group: ClassVar[CautionGroup]
     """The subject of the caution. Cautions of the first group come first, because they could change the choice."""
     unable: ClassVar[str] = ""
-    """The fact that keeps the runs from answering; "" for a kind that does not."""
+    """The fact because of which the runs can't answer the question; "" if cautions of this kind don't prevent an
+answer."""
     next_step: ClassVar[str] = ""
-    """What to do about it, in a few words for the answer's last line; "" if nothing would change the answer."""
+    """What to do about the problem, in a few words for the answer's last line; "" if nothing would change the
+    answer."""
     first_of_used: ClassVar[bool] = False
-    """Whether it comes before all others in the answer if it concerns layouts to use, and not all layouts."""
+    """Whether the caution comes before all others in the answer if it concerns layouts to use, but not all layouts."""
 
     short: ClassVar[str]
     """The text of `brief`, if it needs no numbers."""
@@ -281,7 +293,7 @@ class Caution(Frozen, ABC):
 
     @property
     def figures(self) -> dict[str, object]:
-        """The fields that only this kind has; their names end with their units."""
+        """The fields that only this kind has. The names of the fields end with their units."""
         own = type(self).model_fields.keys() - Caution.model_fields.keys()
         return {name: value for name, value in self.model_dump().items() if name in own}
 
@@ -302,11 +314,11 @@ class Caution(Frozen, ABC):
         return [one for one in findings.cautions if isinstance(one, type(self))]
 
     def is_unable(self, findings: Findings) -> bool:  # noqa: ARG002
-        """Whether it keeps these runs from answering."""
+        """Whether this caution prevents an answer from these runs."""
         return bool(self.unable)
 
     def where(self, findings: Findings) -> str:
-        """The cells concerned, in brackets after a space; "" if all are."""
+        """The cells concerned, in brackets after a space; "" if the caution concerns all cells."""
         known = [cell.levels for cell in findings.cells if cell.cell_id in self.cells]
         return f" ({group_text(known, findings.factors)})" if 0 < len(known) < len(findings.cells) else ""
 
@@ -318,7 +330,8 @@ class Caution(Frozen, ABC):
     @model_validator(mode="wrap")
     @classmethod
     def _of_its_kind(cls, value: Any, handler: Callable[[Any], Caution]) -> Caution:
-        """A caution read from a file gets the class of its kind."""
+        """Makes a caution that is read from a file an object of the class for its kind. Raises ValueError if the kind
+        is unknown."""
         if cls is not Caution or isinstance(value, Caution):
             return handler(value)
         fields, kinds = dict(value), {one.kind: one for one in Caution.__subclasses__()}
@@ -337,67 +350,70 @@ class Findings(JudgedByLoad):
     experiment: str
     question: str
     provenance: Provenances | None
-    """Whether its numbers are measured, simulated or mixed; None while nothing is stored."""
+    """Whether the numbers are measured, simulated or mixed; None while nothing is stored."""
     order: Order = "randomised"
     factors: tuple[Factor, ...]
     runs_planned: int
-    """Runs that the spec asks for."""
+    """The number of runs that the spec asks for."""
     runs_stored: int
-    """Runs that are stored."""
+    """The number of runs that are stored."""
     cells: tuple[CellSummary, ...]
     effects: tuple[Effect, ...]
-    """Each level against its factor's first."""
+    """The comparison of each level with its factor's first level."""
     wait_changes: tuple[WaitChange, ...]
-    """Waits in the fastest and the slowest cell."""
+    """The waits in the fastest and in the slowest cell."""
     wait_trends: tuple[WaitTrend, ...]
-    """Waits along a factor."""
+    """How waits change along a factor."""
     cautions: tuple[SerializeAsAny[Caution], ...]
     compared: Compared = "elapsed"
-    """The quantity of the ratios. `time-per-row`: cells insert different numbers of rows; `time-per-request`: raw I/O;
-    `time-per-transaction`: generated loads, whose runs have the length that the spec sets; others: by `measure.judge`.
+    """The quantity that ratios compare. `time-per-row`: cells insert different numbers of rows; `time-per-request`: raw
+I/O; `time-per-transaction`: generated loads, whose runs have the length that the spec sets. `measure.judge` sets the
+latencies.
     """
     set_time: bool = False
     """whether all runs last as long as the spec says"""
     unit: Unit = "rows"
-    """the unit of the work of its runs"""
+    """the unit of the runs' work"""
     fit: FitKind = "robust"
-    """`robust`: odd runs with a cause of the machine's are left out of means and verdicts"""
+    """`robust`: if the machine caused an odd run, means and verdicts leave this run out"""
     left_out: tuple[tuple[str, int], ...] = ()
     """(cell_id, repetition) of the runs that are left out"""
     dependences: tuple[Dependence, ...] = ()
     """How the best level of a factor depends on another factor."""
     speed_ups: tuple[Effect, ...] = ()
-    """a factor's levels at each level of the axis: `at` has it alone"""
+    """the effects of a factor's levels at each level of the charts' axis. `at` contains only the axis's factor."""
     prefer: tuple[Preference, ...] = PREFERENCES
     indifferent: float | None = None
-    """the difference in time, as a share, that the spec calls none"""
+    """the difference in time, as a share, up to which the spec calls layouts equal"""
     found: Found = Field(default_factory=dict)
-    """what else the experiment shows"""
+    """further findings, by kind"""
     fleet: Fleet | None = None
-    """its hosts; None if all runs were made on one"""
+    """the hosts of the runs; None if all runs were made on one host"""
     wait_names: dict[str, tuple[str, ...]] = Field(default_factory=dict)
-    """if engines are compared: each class of waits in wait_changes and wait_trends -> the engines' own names"""
+    """Maps each class of waits in wait_changes and wait_trends to the engines' own names. Empty if engines are not
+    compared."""
 
     def cell(self, cell_id: str) -> CellSummary:
         return next(cell for cell in self.cells if cell.cell_id == cell_id)
 
     @property
     def by_load(self) -> Sequence[LoadVerdict]:
-        """The verdict for each load, also if there is only one."""
+        """The verdicts for each load. If there is only one load, the verdict on all cells."""
         if self.loads:
             return self.loads
         judged = {name: getattr(self, name) for name in Judged.model_fields}
         return [LoadVerdict(load={}, cells=tuple(cell.cell_id for cell in self.cells), **judged)]
 
     def load_of(self, cell_id: str) -> LoadVerdict | None:
-        """The load of a cell; None if all cells have the same."""
+        """The verdict for the load of this cell; None if all cells have the same load."""
         return next((load for load in self.loads if cell_id in load.cells), None)
 
     @property
     def layout_factors(self) -> list[Factor]:
-        """The factors that are choices, as loads and conditions are not."""
+        """The factors without loads and conditions, so only those that are choices."""
         return [factor for factor in self.factors if not (self.loads and factor.name in self.loads[0].load)]
 
     def cell_noun(self, number: int = 1) -> str:
-        """The noun for cells: that of layouts, except under several loads, where a layout has several cells."""
+        """The noun for cells. It is the noun for layouts, or "cell" under several loads, where a layout has several
+        cells."""
         return "cell" + "s" * (number != 1) if self.loads else noun(self.factors, number)

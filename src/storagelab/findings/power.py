@@ -1,9 +1,10 @@
-"""The smallest difference that an experiment can find, and the repetitions that it takes to find a given difference.
-Pure; computed, not simulated.
+"""Calculates the smallest difference that an experiment can find, and the number of repetitions that are needed to find
+a given difference. The functions are pure. They calculate and do not simulate.
 
-The power is that of the verdict's test (`contrast.compare_with_best`) of a layout against the fastest: both of its
-steps must succeed. Both steps use the same difference of means. Their estimates of scatter (of all layouts, and of
-these two) are treated as independent. tests/test_power.py shows how close this is to simulated experiments.
+The power is that of the test by which the verdict compares a layout with the fastest (`contrast.compare_with_best`).
+The test has two steps, and both must succeed. Both use the same difference of means. One estimates the scatter from all
+layouts, the other from the two layouts. The two estimates are treated as independent. tests/test_power.py shows how
+close the result is to simulated experiments.
 """
 
 from __future__ import annotations
@@ -32,11 +33,12 @@ MOST_REPETITIONS = 1000
 LARGEST = math.log(100)
 _STEPS = 32
 ASSUMED = Scatter(sd=0.03, runs=0, alike=True)
-"""The scatter that a plan without runs assumes."""
+"""The scatter that is assumed for a plan without runs."""
 
 
 def scatter_of(plan: Plan, runs: Iterable[Run]) -> Scatter | None:
-    """The scatter of an experiment's runs, without odd runs; None if no cell was run in two rounds with other cells."""
+    """The scatter of an experiment's runs, without odd runs. None if no cell ran in two rounds together with other
+    cells."""
     timed_runs = [timed(run) for run in runs if not run.burn_in]
     simulated = all(cell.config.simulated for cell in plan.cells)
     _, log_s = log_times(plan, timed_runs, compared_of(plan))
@@ -44,7 +46,8 @@ def scatter_of(plan: Plan, runs: Iterable[Run]) -> Scatter | None:
 
 
 def power(effect: float, scatter: Scatter, cells: int, repetitions: int, families: int = 1) -> float:
-    """The probability that a layout that takes `effect` more time than the fastest is called slower: 0.03 for 3 %."""
+    """The probability that a layout is called slower if it takes the share `effect` more time than the fastest (0.03
+    for 3 %)."""
     if cells < 2 or repetitions < 2:
         return 0.0
     family = Family("range", cells, families, cautious(repetitions, alike=scatter.alike))
@@ -52,14 +55,15 @@ def power(effect: float, scatter: Scatter, cells: int, repetitions: int, familie
     alone = _alone(cells, repetitions - 1.0, family.level(alpha))
     df = float((cells - 1) * (repetitions - 1))
     together = family.point(df, alpha) * np.sqrt(_variance_ratios(df))
-    # Two cells have one common scatter: both steps are the same test.
+    # If there are only two cells, both steps are the same test, because they estimate the same scatter.
     limits = alone if cells == 2 else np.maximum(together[:, None], alone[None, :])
     distance = math.log1p(effect) / max(scatter.sd * math.sqrt(2 / repetitions), 1e-12)
     return float(special.ndtr(distance - limits).mean())
 
 
 def _alone(cells: int, df: float, alpha: float) -> Vector:
-    """Equally likely limits of the second step (Welch's test with the two cells' own variances), in standard errors."""
+    """Limits of the second step, in standard errors. The limits are equally likely. The second step is Welch's test
+    with the two cells' own variances."""
     own = _variance_ratios(df)
     one, other = (own, own) if cells == 2 else (part.ravel() for part in np.meshgrid(own, own))
     spread = one**2 + other**2 + 2 * one * other / (cells - 1) ** 2
@@ -68,7 +72,7 @@ def _alone(cells: int, df: float, alpha: float) -> Vector:
 
 
 def _variance_ratios(df: float) -> Vector:
-    """Equally likely values of an estimated variance over the true one."""
+    """Values of an estimated variance divided by the true variance. The values are equally likely."""
     if df >= MANY:
         return np.ones(1)
     shares = (np.arange(_STEPS) + 0.5) / _STEPS
@@ -76,7 +80,8 @@ def _variance_ratios(df: float) -> Vector:
 
 
 def smallest_found(scatter: Scatter, cells: int, repetitions: int, families: int = 1) -> float | None:
-    """The smallest effect that 80 % of experiments find; None if they miss even an effect of a hundred times."""
+    """The smallest effect that 80 % of experiments find. None if they don't even find that a layout takes 100 times as
+    long."""
     low, high = 0.0, LARGEST
     if power(math.expm1(high), scatter, cells, repetitions, families) < POWER:
         return None
@@ -89,7 +94,7 @@ def smallest_found(scatter: Scatter, cells: int, repetitions: int, families: int
 
 @cache
 def repetitions_for(effect: float, scatter: Scatter, cells: int, families: int = 1) -> int | None:
-    """The fewest repetitions that find `effect` in 80 % of experiments; None for more than a thousand repetitions."""
+    """The smallest number of repetitions with which 80 % of experiments find `effect`. None if it is above 1000."""
     low, high = 1, MOST_REPETITIONS
     if power(effect, scatter, cells, high, families) < POWER:
         return None
@@ -101,9 +106,9 @@ def repetitions_for(effect: float, scatter: Scatter, cells: int, families: int =
 
 @dataclass(frozen=True)
 class Tells:
-    """The effects that a plan's repetitions can show, and the repetitions for smaller effects. `smallest`: the effect
-    that is found in 80 % of experiments, None if there is none. `takes`: effects with the repetitions that they need,
-    None for more than a thousand.
+    """The effects that a plan can show. `smallest` is the smallest effect that 80 % of experiments find with these
+    `repetitions`; None if there is none. `takes` has smaller effects, each with the number of repetitions that it
+    needs; None if this number is above 1000.
     """
 
     scatter: Scatter
@@ -118,7 +123,8 @@ EFFECTS = (0.01, 0.03, 0.05, 0.1)
 def tells(
     factors: Sequence[Factor], plan: Plan, repetitions: int, scatter: Scatter, *, in_pairs: bool = False
 ) -> Tells:
-    """`in_pairs` means that each layout is compared with one other, as in a gate."""
+    """The effects that a plan with these repetitions can show. `in_pairs` says that each layout is compared with only
+    one other, as in a gate."""
     loads = [len(cells) for _, cells in loads_of(factors, plan.cells) if len(cells) > 1]
     if in_pairs:
         loads = [2] * (len(plan.cells) // 2)

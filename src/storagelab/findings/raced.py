@@ -1,10 +1,10 @@
-"""The race of an experiment: the layouts that run next, given the runs made so far. Pure.
+"""Decides in a race which layouts run next, from the runs made so far. The functions are pure.
 
-The layouts under one load are a group, raced against each other. Groups whose runs alternate belong to one period
-(`stretch`). On a real server each block is a period, so that costly factors still change as rarely as possible. All
-simulated blocks are one period, because no time passes between them. All groups share the error probability. A layout
-leaves or pauses at the end of a round, so that the drives have the same history for all layouts that are compared in a
-round.
+The layouts under one load are a group, and they race against each other. Groups whose runs alternate belong to one
+period (`stretch`). On a real server, each block is a period, so that costly factors still change as rarely as possible.
+All simulated blocks are one period, because no time passes between them. All groups share the error probability. A
+layout leaves or pauses only at the end of a round. So the drives have the same history for all layouts that are
+compared in a round.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from storagelab.stats.race import LOOK_FROM, SHARE, Standing, error_of, look
 # --- the race ---------------------------------------------------------------------------------------------------------
 
 ROUNDS_OF_A_BUDGET = 20
-"""With a budget, layouts may be repeated up to this many times as often as the spec says."""
+"""If there is a budget, the number of repetitions may be up to this many times the number in the spec."""
 
 
 @dataclass(frozen=True)
 class Group:
-    """Layouts raced against each other, by their places in the plan's cells, and their state."""
+    """A group of layouts that race against each other, and its state. `cells` has their places in the plan's cells."""
 
     cells: tuple[int, ...]
     standing: Standing
@@ -41,8 +41,9 @@ class Group:
 
 @dataclass(frozen=True)
 class RaceState:
-    """A race so far. `plan` holds all runs decided on, in their order. If some of these runs are not made yet,
-    `possible` holds them and all later runs that the race may still need. `short`: the budget ended the race.
+    """The state of a race. `plan` has all runs that are decided, in their order. If some of these runs are not made
+    yet, `possible` has them and all later runs that the race may still need. If `short` is true, the budget ended the
+    race.
     """
 
     plan: Plan
@@ -61,8 +62,9 @@ def race_state(
 ) -> RaceState:
     """The race of `experiment` after these runs.
 
-    `whole` is the plan if no layout leaves, with as many rounds as there may be; at most `rounds` are evaluated. The
-    result follows from the arguments alone, so an interrupted race continues as if it had not been interrupted.
+    `whole` is the plan for the case that no layout leaves, with the largest possible number of rounds. At most `rounds`
+    of them are evaluated. The result depends only on the arguments, so an interrupted race continues as if it had not
+    been interrupted.
     """
     race = _race(experiment, whole, runs, budget_s)
     ahead = {stretch: _groups(race, stretch) for stretch in race.rounds}
@@ -93,9 +95,9 @@ def race_state(
 
 @dataclass(frozen=True)
 class _Race:
-    """All that determines a race. `rules` are the race's rules. `rounds` has the runs of each round of each period if
-    no layout leaves, with the burn-in as round 0. `made` has the latest of all `attempts` at each run, and `blocks`
-    the period of each cell.
+    """Everything that determines a race. `rules` has the race's rules. `rounds` has the runs of each round of each
+    period for the case that no layout leaves. Burn-in runs are round 0. `made` has the latest of all `attempts` at each
+    run. `blocks` has the period of each cell.
     """
 
     experiment: Experiment
@@ -113,7 +115,8 @@ def _race(experiment: Experiment, whole: Plan, runs: Iterable[TimedRun], budget_
     attempts = sorted(runs, key=lambda run: run.attempt)
     simulated = all(cell.config.simulated for cell in whole.cells)
     rounds: dict[int, dict[int, list[PlannedRun]]] = {}
-    # Two rounds of few measured layouts are interleaved, so the race is evaluated after each second round.
+    # If a block has few measured layouts, its rounds are interleaved in pairs. So the race is evaluated after each
+    # pair.
     inside = Counter(run.block for run in whole.runs if run.repetition == 1)
     last = max((run.repetition for run in whole.runs), default=0)
     for planned in whole.runs:
@@ -145,8 +148,8 @@ def _groups(race: _Race, stretch: int) -> list[Group]:
 
 
 def _running(race: _Race, groups: Sequence[Group], number: int) -> set[str]:
-    """The ids of the cells that run in this round. A layout without a rival can't win anything, but is repeated as
-    often as the spec says.
+    """The ids of the cells that run in this round. A layout that is alone in its group has no race, so it is repeated
+    as often as the spec says.
     """
     last = race.experiment.repetitions
     if race.budget_s is None and number > last:
@@ -167,7 +170,7 @@ def _wanted(
 def _later(
     race: _Race, stretch: int, number: int, running: set[str], ahead: Mapping[int, Sequence[Group]]
 ) -> Iterator[PlannedRun]:
-    """The largest possible set of runs after this round."""
+    """All runs that the race may still need after this round."""
     for later, runs in race.rounds[stretch].items():
         if later > number:
             yield from (run for run in runs if run.cell_id in running)
@@ -177,14 +180,14 @@ def _later(
 
 
 def _affordable(race: _Race, wanted: Sequence[PlannedRun], number: int, stretch: int) -> bool:
-    """Whether the budget is enough for the rest of this round. A period gets its share of the budget, plus what earlier
-    periods left.
+    """Whether the budget is enough for the missing runs of this round. Each period has a share of the budget, and also
+    the time that earlier periods did not use.
     """
     if race.budget_s is None or number == min({*race.rounds[stretch]} - {0}):
         return True
     left = [run for run in wanted if (run.cell_id, run.repetition) not in race.made]
     if len(left) < len(wanted):
-        return True  # begun: only complete rounds count
+        return True  # the round has begun, and only complete rounds count
     before = [one for one in race.rounds if race.simulated or one <= stretch]
     cells = ({run.cell_id for runs in race.rounds[one].values() for run in runs} for one in before)
     share = sum(map(len, cells)) / len(race.whole.cells)
@@ -192,7 +195,8 @@ def _affordable(race: _Race, wanted: Sequence[PlannedRun], number: int, stretch:
 
 
 def _estimated_s(race: _Race, left: Sequence[PlannedRun]) -> float:
-    """The time that runs will take: the time of their cells' earlier runs, or less if runs are made in parallel."""
+    """The time (s) that runs will take, estimated from earlier runs of their cells. It is shorter if runs are made in
+    parallel."""
     walls: dict[str, list[float]] = {}
     for run in race.made.values():
         walls.setdefault(run.cell_id, []).append(run.wall_s)
@@ -202,7 +206,7 @@ def _estimated_s(race: _Race, left: Sequence[PlannedRun]) -> float:
 
 
 def _looked(race: _Race, groups: Sequence[Group], number: int, families: int) -> list[Group]:
-    """The groups after the evaluation of all rounds up to this one."""
+    """The groups with their states after the evaluation of all rounds up to this one."""
     there = {race.whole.cells[cell].cell_id for group in groups for cell in group.cells}
     runs = [run for run in race.made.values() if run.cell_id in there and 1 <= run.repetition <= number]
     _, log_s = log_times(race.whole, runs, compared_of(race.whole))
@@ -221,20 +225,21 @@ def _looked(race: _Race, groups: Sequence[Group], number: int, families: int) ->
 
 
 class ByRace:
-    """Compares cells by the results of their groups' evaluations; a `verdicts.Judging`."""
+    """Compares cells by the results of their groups' race. It implements `verdicts.Judging`."""
 
     def __init__(self, groups: Sequence[Group], fitted: Fit) -> None:
         self._of = {cell: group.standing for group in groups for cell in group.cells}
         self._times, self._margin = fitted.cells, fitted.margin
 
     def fastest(self, cells: Sequence[int]) -> int | None:
-        """The cell in front; of several groups, the cell that takes the least time."""
+        """The cell in front. If the cells belong to several groups, the cell in front with the shortest time."""
         first = {self._of[cell].racing[0] for cell in cells if cell in self._of and self._of[cell].racing}
         timed = [cell for cell in sorted(first) if not np.isnan(self._times[cell])]
         return min(timed, key=lambda cell: float(self._times[cell])) if timed else None
 
     def differences(self, best: int, cells: Sequence[int]) -> Mapping[int, Difference]:  # noqa: ARG002
-        """The difference of each cell that left to the cell then in front, and of all other cells to `best`."""
+        """The differences of cells. A cell that left is compared with the cell that was in front at that time. All
+        other cells are compared with `best`."""
         standing = self._of[best]
         found = {**standing.differences, **{one.cell: one.difference for one in standing.left}}
         return {cell: replace(one, margin=self._margin) for cell, one in found.items()}
@@ -251,9 +256,9 @@ class ByRace:
 
 @dataclass(frozen=True)
 class Raced:
-    """The race behind a report. `complete` is the fit of the rounds in which every cell ran. Statements about factors
-    use only these rounds. The race chose these layouts, so the error of such statements is only `share` times the usual
-    error.
+    """The results of a race for a report. `complete` is the fit of the rounds in which all cells ran. Statements about
+    factors use only these rounds. Their error is only `share` times the usual error, because the race decided how many
+    such rounds there are.
     """
 
     judging: ByRace
@@ -265,8 +270,8 @@ class Raced:
 def raced(
     experiment: Experiment, plan: Plan, runs: Sequence[TimedRun], rounds: Sequence[int], log_s: Matrix, fitted: Fit
 ) -> Raced:
-    """The results of the race of `experiment`, which is stored with its `plan`; `rounds`, `log_s` and `fitted` are
-    those of the report.
+    """The results of the race of `experiment`. `plan` is the plan that is stored with the race. `rounds`, `log_s` and
+    `fitted` are those of the report.
     """
     so_far = race_state(experiment, plan, runs)
     planned = Counter(run.repetition for run in plan.runs)

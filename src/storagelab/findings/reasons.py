@@ -1,12 +1,13 @@
-"""Rules that turn a waterfall, the devices' counters and the samples of waiting sessions into reasons. Pure.
+"""Rules that derive reasons from a waterfall, the devices' counters and the samples of waiting sessions. The functions
+are pure.
 
-A rule is a small function of a case. It returns a `Reason`, or None if the evidence is weak: if the times can't be told
-apart, if a step lies within its interval, or if it explains too little of the change. A reason names the quantity that
-changed together with the time, and the size of its change. The mechanism only suggests that this quantity causes the
-change.
+A rule is a small function whose argument is a case. It returns a `Reason`, or None if the evidence is weak: if the
+times can't be distinguished, if the interval of the step's change includes zero, or if the step explains too little of
+the change. A reason names the quantity that changed together with the time, and the size of its change. This does not
+prove that the quantity caused the change of time. Only the mechanism suggests it.
 
 case_between(findings, used, one, other)      the evidence on two cells
-reasons(case)                                 the reasons for the change, the one that explains most first
+reasons(case)                                 the reasons for the change; the reason that explains most comes first
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from storagelab.model.measurement import Measurement, Run, TimeSeries
 from storagelab.model.waits import Category
 from storagelab.stats.intervals import ALPHA, change, estimate, leaves_out_zero, mean
 
-# --- what devices did -------------------------------------------------------------------------------------------------
-# Figures of the devices in a run, by which any two cells can be compared. Pure.
+# --- figures of devices -----------------------------------------------------------------------------------------------
+# Figures of the devices in a run, by which any two cells can be compared.
 #
-# The simulator counts by drive and by volume, a machine by volume, each with its own names; here they have the same
-# names.
+# The simulator has counters for drives and volumes. A machine has counters for volumes. Their names differ, so the
+# functions here translate both to the same names.
 
 Quantity = Literal[
     "write_amplification", "read_bytes_per_s", "write_bytes_per_s", "read_latency_s", "write_latency_s", "queue"
@@ -40,7 +41,7 @@ _BYTES: tuple[Quantity, Quantity] = ("read_bytes_per_s", "write_bytes_per_s")
 
 @dataclass(frozen=True)
 class Figure:
-    """A quantity of a device: "ssd", or "volume a"."""
+    """A quantity of a device. `device` is a name such as "ssd" or "volume a"."""
 
     device: str
     quantity: Quantity
@@ -48,7 +49,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class DeviceChange:
-    """A figure before and after; the intervals of all figures that are compared hold together at 95 %."""
+    """A figure before and after a change. The intervals of all compared figures hold together at 95 %."""
 
     figure: Figure
     before: float
@@ -65,9 +66,10 @@ class DeviceChange:
 
 
 def device_changes(pairs: Sequence[tuple[Sequence[Run], Sequence[Run]]]) -> tuple[DeviceChange, ...]:
-    """The changes at the devices from the runs of one cell to those of another, averaged over the pairs of cells.
+    """The changes of devices' figures from the first cell of a pair to the second, averaged over the pairs. `pairs` has
+    the runs of both cells.
 
-    Only quantities that every run has are compared: a mean over some runs would compare different runs.
+    Only quantities that all runs have are compared. Otherwise the means would be over different runs.
     """
     sides = [tuple([_figures(run) for run in runs] for runs in pair) for pair in pairs]
     runs = [figures for pair in sides for side in pair for figures in side]
@@ -101,7 +103,8 @@ def _of(measurement: Measurement) -> Iterator[tuple[Figure, float]]:
 
 
 def _of_volumes(counters: Mapping[str, float], elapsed_s: float) -> Iterator[tuple[Figure, float]]:
-    """The kernel's counters of the disks below each volume: `volume.NAME.write_bytes` and so on."""
+    """The figures of each volume, from the kernel's counters of the disks below it. The counters' names are
+    `volume.NAME.write_bytes` and so on."""
     volumes = dict.fromkeys(key.split(".")[1] for key in counters if key.count(".") == 2)
     for volume in volumes:
         of = {key.rsplit(".", 1)[1]: value for key, value in counters.items() if key.split(".")[1] == volume}
@@ -130,7 +133,8 @@ def _of_series(series: TimeSeries) -> Iterator[tuple[Figure, float]]:
 
 
 def _over_time(at_s: Sequence[float], values: Sequence[float | None]) -> float | None:
-    """The mean of a column over the run; each value holds for the interval that ends at its time."""
+    """The mean of a column over the run's time; None if no value is known. Each value holds for the interval that ends
+    at its time."""
     starts = (0.0, *at_s[:-1])
     known = [(end - start, value) for start, end, value in zip(starts, at_s, values, strict=True) if value is not None]
     total = sum(width for width, _ in known)
@@ -140,25 +144,25 @@ def _over_time(at_s: Sequence[float], values: Sequence[float | None]) -> float |
 # --- reasons ----------------------------------------------------------------------------------------------------------
 
 WRITES_MORE = 0.03
-"""The least change of write amplification that counts: smaller changes result from the drive's state before the run."""
+"""The least relative change of write amplification that counts. Smaller changes are caused by the drive's state before
+the run."""
 QUEUES_MORE = 0.10
-"""The least change of a device's queue that counts. By Little's law, this number follows from the wait itself, so a
-smaller change adds no evidence.
+"""The least relative change of a device's queue that counts. By Little's law, the length of the queue follows from the
+wait itself, so a smaller change adds no evidence.
 """
 TAKES_LONGER = 0.05
-"""The least change of the time of a request that counts."""
+"""The least relative change of the time of a request that counts."""
 CPU_IS_THE_LIMIT = 0.6
-"""A fraction of a connection's time, on a CPU or in its queue. Above it, waits for anything else can't be most of the
-time.
+"""CPUs are the limit if connections spend at least this fraction of their time on a CPU or in its queue.
 """
 
 
 BEHIND = 0.1
-"""Waits in a volume's queue that make up this share of a change are named."""
+"""If a volume is at its limit, waits that make up at least this share of the change are named."""
 
 
 class Rule(StrEnum):
-    """The thing to which a change of time is attributed."""
+    """The cause to which a change of time is attributed."""
 
     MORE_WORK = "more-work"
     VOLUME_LIMIT = "volume-limit"
@@ -176,8 +180,9 @@ class Rule(StrEnum):
 
 @dataclass(frozen=True)
 class Crowd:
-    """A kind of object that sessions waited for. `share`: its share of all waiting; `most`: the most sessions that
-    waited at once for one such object, or for all of them if every wait is counted.
+    """A kind of object that sessions waited for. `share` is its share of all waiting. `most` is the largest number of
+    sessions that waited at once for one such object. If every wait is counted, it is the number for all such objects
+    together.
     """
 
     wait_type: str
@@ -188,9 +193,9 @@ class Crowd:
 
 @dataclass(frozen=True)
 class Case:
-    """All the evidence on one change: the `waterfall` by cause, and in `parts` by wait type and part; the figures of
-    `devices`; at the slower end, the objects that sessions waited for (`crowds`) and the volume whose `limit` sets the
-    pace.
+    """All the evidence on one change of time. `waterfall` has the steps by cause, and `parts` by wait type and part.
+    `devices` has the changes of devices' figures. `crowds` has the objects that sessions of the slower cell waited for.
+    `limit` is the volume whose limit sets the slower cell's pace, if there is one.
     """
 
     waterfall: why.Waterfall
@@ -204,8 +209,8 @@ class Case:
         return self.waterfall.change.value
 
     def explains(self, *names: str) -> why.Step | None:
-        """The largest of the steps with these names, if it is sure, has the direction of the change, and explains
-        enough of it.
+        """The largest step among those with these names that surely changed in the direction of the time. None if there
+        is no such step, or if it explains too little of the change.
         """
         for step in self.waterfall.steps:
             along = step.change.value * self.change_s > 0
@@ -214,7 +219,8 @@ class Case:
         return None
 
     def moved_along(self, quantity: Quantity, least: float) -> DeviceChange | None:
-        """The device whose quantity surely changed most in the direction of the time, and by at least `least`."""
+        """The device whose quantity changed most in the direction of the time. Only sure changes of at least the share
+        `least` count. None if there is none."""
         along = [
             one for one in self.devices
             if one.figure.quantity == quantity and one.sure and one.change.value * self.change_s > 0
@@ -225,8 +231,8 @@ class Case:
 
 @dataclass(frozen=True)
 class Reason:
-    """A rule that holds. Its `step` explains the fraction `share` of the change, and consists mostly of waits of these
-    `types`. `device`, `crowd` or `limit` is the quantity that changed together with the step.
+    """A rule that holds for a case. `step` explains the fraction `share` of the change, and consists mostly of waits of
+    these `types`. `device`, `crowd` or `limit` is what changed together with the step.
     """
 
     rule: Rule
@@ -239,9 +245,9 @@ class Reason:
 
 
 def reasons(case: Case) -> tuple[Reason, ...]:
-    """The reasons for a change of time, ordered by the fraction that they explain; empty unless the times surely
+    """The reasons for a change of time. The reason that explains most comes first. Empty unless the times surely
     differ. If several rules use one step, only the first listed rule applies, because it is the most specific. If a
-    volume's limit sets the pace, all waits are in the volume's queue, and no rule about waits applies.
+    volume's limit sets the pace, no rule about waits applies, because all waits are in the volume's queue.
     """
     if not case.waterfall.differs:
         return ()
@@ -274,7 +280,7 @@ def _reason(case: Case, rule: Rule, step: why.Step | None, device: DeviceChange 
 
 
 def more_work(case: Case) -> Reason | None:
-    """The runs did not do the same work."""
+    """Holds if the two cells' runs did different amounts of work, and this explains enough of the change."""
     step = next((one for one in case.waterfall.steps if one.thing == why.WORK), None)
     if step is None or step.change.value * case.change_s <= 0:
         return None
@@ -282,7 +288,7 @@ def more_work(case: Case) -> Reason | None:
 
 
 def volume_limit(case: Case) -> Reason | None:
-    """A volume works at its limit, and more requests are waiting."""
+    """Holds if a volume works at its limit and more requests are waiting."""
     if (limit := case.limit) is None:
         return None
     step = why.Step(why.Thing(f"volume {limit.volume}", "", "other", None), limit.before_s, limit.after_s, limit.change)
@@ -296,8 +302,8 @@ def volume_limit(case: Case) -> Reason | None:
 def _rule(
     rule: Rule, waits: Sequence[str], quantities: Sequence[Quantity] = (), least: float = 0.0
 ) -> Callable[[Case], Reason | None]:
-    """The rule that holds if these waits explain the change and, if quantities are given, one of them changed with
-    it at a device, by `least` or more.
+    """Makes a rule that holds if these waits explain the change. If `quantities` are given, one of them must also have
+    changed at a device in the same direction, by the share `least` or more.
     """
 
     def judged(case: Case) -> Reason | None:
@@ -311,8 +317,8 @@ def _rule(
 
 
 def cpu_limit(case: Case) -> Reason | None:
-    """Queueing for a CPU changes, and at the slower end connections spend almost all their time on a CPU or in its
-    queue.
+    """Holds if the time in CPUs' queues explains the change, and if connections of the slower cell spend most of their
+    time on a CPU or in its queue.
     """
     step = case.explains(why.QUEUE.name)
     rows = [one for one in case.waterfall.steps if one.thing == why.QUEUE or one.thing.part == "cpu"]
@@ -322,7 +328,7 @@ def cpu_limit(case: Case) -> Reason | None:
 
 
 def cpu_work(case: Case) -> Reason | None:
-    """The work of a CPU itself changes."""
+    """Holds if the time on CPUs explains the change."""
     names = [one.thing.name for one in case.waterfall.steps if one.thing.part == "cpu"]
     return _reason(case, Rule.CPU_WORK, case.explains(*names))
 
@@ -330,21 +336,21 @@ def cpu_work(case: Case) -> Reason | None:
 RULES = (
     more_work,
     volume_limit,
-    # The drive writes more for each page that it is given, so it has less time for the server.
+    # The drive writes more bytes for each page of the server, so it has less time for the server's requests.
     _rule(Rule.WRITE_AMPLIFICATION, _DATA, ["write_amplification"], WRITES_MORE),
     _rule(Rule.DEVICE_QUEUE, _DATA, ["queue"], QUEUES_MORE),
     _rule(Rule.DEVICE_LATENCY, _DATA, ["read_latency_s", "write_latency_s"], TAKES_LONGER),
-    # Waits for data change, for a reason that no device shows.
+    # Waits for data change, but no device's figures show why.
     _rule(Rule.DATA_WAITS, _DATA),
     _rule(Rule.LATCHES, _names("page-latch", "latch")),
     _rule(Rule.LOG, _LOG),
     _rule(Rule.LOCKS, _names("lock")),
     cpu_limit,
-    # Queueing for a CPU changes, although most of the time is spent on something other than the CPU.
+    # The time in CPUs' queues changes, although connections spend most of their time on something other than a CPU.
     _rule(Rule.SCHEDULER, [why.QUEUE.name]),
     cpu_work,
 )
-"""Rules in order, the most specific first."""
+"""All rules. The most specific come first."""
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -352,11 +358,12 @@ RULES = (
 # ---------------------------------------------------------------------------------------------------------------------
 
 Used = Mapping[str, Mapping[int, Run]]
-"""The runs of each cell that are judged: cell -> repetition -> run."""
+"""The judged runs of each cell, by cell id and repetition."""
 
 
 def case_between(findings: Findings, used: Used, one: str, other: str, ratio: Estimate | None = None) -> Case | None:
-    """The case from one cell to another; None without waits of both. `ratio` as in `between`."""
+    """The evidence on the change from one cell to another; None if one of them has no waits. `ratio` has the same
+    meaning as in `why.between`."""
     waterfall = why.between(findings, one, other, by=why.by_cause, ratio=ratio)
     parts = why.between(findings, one, other, ratio=ratio)
     if waterfall is None or parts is None:
@@ -370,8 +377,9 @@ def case_between(findings: Findings, used: Used, one: str, other: str, ratio: Es
 
 
 def crowds(runs: Iterable[Run]) -> tuple[Crowd, ...]:
-    """The objects that sessions waited for in these runs, the largest first, from every wait or from the samples of a
-    measured run. The samples of a simulated run keep only its longest queues.
+    """The objects that sessions waited for in these runs, sorted by their shares of waiting, the largest first. They
+    are taken from the counts of every wait or, in measured runs without such counts, from samples. Samples of simulated
+    runs are not used, because they contain only the longest queues.
     """
     waited: dict[tuple[str, str], float] = defaultdict(float)
     most: dict[tuple[str, str], int] = defaultdict(int)

@@ -1,5 +1,5 @@
-"""One campaign, or a history of several, as one side of a ratio: mean log times of the matched layouts, and their
-variances. Pure.
+"""Represents one campaign, or a history of several campaigns, as one side of a ratio: the mean log times of the matched
+layouts, and their variances. The functions are pure.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from storagelab.stats.intervals import MANY
 from storagelab.stats.order import long_run_variance
 
 RUNS_LEAST = 2
-"""With fewer runs of a layout in either campaign, nothing is tested."""
+"""A layout is tested only if each of the two campaigns has at least this many runs of it."""
 
 
 @dataclass(frozen=True)
 class Mean:
-    """A mean of log times. `parts`: the parts of its variance, with degrees of freedom; `own`: these parts from its
-    runs alone.
+    """A mean of log times. `parts` has the parts of its variance, each with its degrees of freedom. `own` has such
+    parts, but estimated only from the layout's own runs.
     """
 
     log_s: float
@@ -35,24 +35,26 @@ class Mean:
         return math.fsum(part for part, _ in self.parts)
 
     def times(self, factor: int) -> Mean:
-        """The mean with its variance multiplied by this factor."""
+        """The same mean, with its variance multiplied by `factor`."""
         parts, own = (tuple((factor * part, df) for part, df in of) for of in (self.parts, self.own))
         return Mean(self.log_s, parts, own)
 
     def plus(self, part: tuple[float, float]) -> Mean:
-        """The mean with another part of the variance: the variance of an effect that all of its runs share."""
+        """The same mean with one more part of its variance. The part is the variance of an effect that all runs of the
+        mean share."""
         return replace(self, parts=(*self.parts, part), own=(*self.own, part)) if self.parts else self
 
 
 Side = list[Mean]
-"""One campaign, or a history: the mean of each matched layout and, last, the mean over all of them."""
+"""The means of one campaign or of a history: one for each matched layout, and then the mean over all matched
+layouts."""
 
 
 def side_of(findings: Findings, basis: Basis, ids: Sequence[str], compared: Compared) -> Side:
-    """The side of one campaign, of the cells with these ids."""
+    """The side of one campaign. It has the means of the cells `ids`, in their order."""
     order = [cell.cell_id for cell in findings.cells]
     rows = [order.index(cell_id) for cell_id in ids]
-    # If the campaign's own cells are compared by time per work, the fit is of that already.
+    # If the campaign's own cells are compared by time per unit of work, the fitted times are already divided.
     divide = compared != "elapsed" and findings.compared == "elapsed"
     works = [(findings.cells[row].work or 1.0) if divide else 1.0 for row in rows]
     side = _of_fit(basis.fitted, rows, [basis.blocks[row] for row in rows], works)
@@ -66,14 +68,15 @@ def _of_fit(fitted: Fit, rows: Sequence[int], blocks: Sequence[int], works: Sequ
 
 
 def history_of(before: Sequence[Side]) -> Side:
-    """Earlier campaigns as one side, whose variance includes the scatter of a further campaign around their mean."""
+    """Makes one side of earlier campaigns. Its variance includes the scatter of a new campaign around their mean."""
     means = np.array([[one.log_s for one in side[:-1]] for side in before]).T
     side = _of_fit(fit(means), range(len(means)), [0] * len(means), [1.0] * len(means))
     return [one.times(len(before) + 1) for one in side]
 
 
 def noisier(new: Side, before: Sequence[Side]) -> Side:
-    """The new campaign, with only the variance by which its runs scatter more than earlier campaigns' runs."""
+    """The means of the new campaign. Each variance is the amount by which it exceeds the mean variance of the earlier
+    campaigns, or 0."""
 
     def beyond(mean: Mean, *others: Mean) -> Mean:
         more = max(0.0, mean.variance - math.fsum(one.variance for one in others) / len(others))
@@ -84,17 +87,17 @@ def noisier(new: Side, before: Sequence[Side]) -> Side:
 
 
 def _of_alike_runs(basis: Basis, rows: Sequence[int], known: float) -> tuple[float, float] | None:
-    """If neighbouring runs are surely correlated, the variance of the mean over the cells of `rows` beyond the `known`
-    variance, and its degrees of freedom; otherwise None. The scatter of rounds shows less than this variance if rounds
-    are few and each lasts as long as the correlation.
+    """The additional variance of the mean over the cells of `rows`, with its degrees of freedom, if neighbouring runs
+    are surely correlated. Otherwise None. Additional means beyond the `known` variance. The scatter of rounds shows
+    only a part of the variance if rounds are few and each lasts as long as the correlation.
     """
     if basis.fleet is not None:
-        return None  # hosts are independent, and few hosts show nothing of the order of their runs
+        return None  # hosts are independent, and a few hosts can't show an effect of the order of runs
     fitted = basis.fitted
     at = [
         (run.sequence, row, basis.rounds.index(repetition))
         for row, of_cell in enumerate(basis.used.values()) for repetition, run in of_cell.items()
-        if repetition in basis.rounds  # not those without a figure
+        if repetition in basis.rounds  # runs without a figure have no round
     ]  # fmt: skip
     deviations = fitted.log_s - fitted.cells[:, None]
     left = np.array([deviations[row, column] for _, row, column in sorted(at)])
@@ -119,11 +122,11 @@ def _cell(fitted: Fit, row: int, shift: float) -> Mean:
 
 
 def _all(fitted: Fit, rows: Sequence[int], blocks: Sequence[int], cells: Sequence[Mean]) -> Mean:
-    """The mean over the matched layouts, from each block's rounds, with the variance of these."""
+    """The mean over the matched layouts. Its variance is that of the means of rounds, estimated in each block."""
     parts: list[tuple[float, float]] = []
     for block in dict.fromkeys(blocks):
         inside = [row for row, of in zip(rows, blocks, strict=True) if of == block]
-        # A round without some layouts is adjusted to the mean of all, by the times of those layouts in other rounds.
+        # If a round lacks some layouts, its mean is adjusted by these layouts' times in other rounds.
         differences = fitted.log_s[inside] - fitted.cells[inside][:, None]
         there = ~np.isnan(differences)
         counted = there.sum(axis=0)
@@ -136,8 +139,9 @@ def _all(fitted: Fit, rows: Sequence[int], blocks: Sequence[int], cells: Sequenc
 
 
 def error_of(parts: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """The standard error of a difference of means, and its degrees of freedom (Satterthwaite 1946), rounded down:
-    for three runs each, and one campaign four times as noisy, there are about 2, where t falls fast.
+    """The standard error of a difference of means, and its degrees of freedom (Satterthwaite 1946). These are rounded
+    down, because t falls fast where they are few. Example: with three runs on each side, and one side four times as
+    noisy as the other, they are about 2.
     """
     variance = max(math.fsum(part for part, _ in parts), VARIANCE_FLOOR)
     spread = math.fsum(part**2 / df for part, df in parts if df)

@@ -1,15 +1,17 @@
-"""All statements of a report about layouts, and one promise for all of them. Pure.
+"""Derives all statements of a report about layouts, with a common limit for their errors. The functions are pure.
 
-Of the reports on 20 experiments in which nothing differs, at most about one states any difference. The promise covers
-the whole report, not each sentence. It is kept in two steps:
+If nothing differs in 20 experiments, at most about one of their 20 reports states a difference. This limit holds for
+the whole report and not for each sentence. Two steps ensure it:
 
-1. All statements are tested at levels that add up to 5 %. The verdict gets most of this, because it needs the most.
-2. If any statement holds, something does differ. Then each kind of statement is made at 5 %.
+1. All statements are tested at error levels that add up to 5 %. The verdict has the largest part of the 5 %, because it
+needs the most.
+2. If any statement of the first step states a difference, something does differ. Then each kind of statement is tested
+at 5 %.
 
-So if something differs, each kind of statement by itself errs in at most 5 % of experiments: the verdicts, the main
-effects, the effects at each combination, the speed-ups, the dependences. Intervals are those of the second step; if
-nothing held in the first, they extend to no difference. docs/records/monte-carlo.md has the results of both steps in
-simulated experiments.
+The kinds of statements are the verdicts, the main effects, the effects at each combination, the speed-ups and the
+dependences. If something differs, each kind errs in at most 5 % of experiments. Intervals are those of the second step.
+If the first step found no difference, intervals are widened until they include no difference.
+docs/records/monte-carlo.md has the results of both steps in simulated experiments.
 """
 
 from __future__ import annotations
@@ -45,17 +47,18 @@ from storagelab.stats.fit import Fit, collapse
 from storagelab.stats.intervals import ALPHA
 
 # --- how factors depend on each other ---------------------------------------------------------------------------------
-# How the best level and the effect of one factor depend on another, from the runs. Pure.
+# How the best level and the effect of one factor depend on another factor.
 #
-# Does the best number of data files depend on the number of cores? Do 128 files instead of 8 cost less on a drive that
-# is formatted before every layout?
+# Two examples: Does the best number of data files depend on the number of cores? Do 128 files instead of 8 cost less on
+# a drive that is formatted before every layout?
 #
-# Two factors are analysed together, with cells averaged over all others: each pair of levels has a row, and all rows
-# cover the same combinations of the others. Rows are judged like cells (`stats`). All comparisons of a pair of factors
-# form one family, so picking the largest difference finds nothing in runs without any.
+# Two factors are analysed together, with cells averaged over all other factors. Each pair of levels has a row. All rows
+# cover the same combinations of the other factors. Rows are judged like cells (`stats`). All comparisons of a pair of
+# factors form one family. So if nothing differs, the largest difference is not called significant.
 
 ROWS_MAX = 400
-"""Pairs of factors with more pairs of levels are skipped: nobody asks about them, and they would take seconds."""
+"""A pair of factors with more pairs of levels than this is skipped, because its analysis would take seconds and nobody
+needs it."""
 FACTORS_MAX = 6
 
 
@@ -66,10 +69,10 @@ FACTORS_MAX = 6
 
 @dataclass(frozen=True)
 class _Grid:
-    """Rows of `fit` for each level of `factor` (along) at each level of `within`: row = place of `at` x levels +
-    level.
+    """A fit with a row for each level of `factor` at each level of `within`. The row is calculated as place of the
+    level of `within` x number of levels of `factor` + place of the level of `factor`.
 
-    `across`: levels of `factor` at one level of `within` were run in different blocks, so no test is allowed.
+    If `across` is true, levels of `factor` at one level of `within` ran in different blocks, so no test is allowed.
     """
 
     factor: Factor
@@ -85,8 +88,9 @@ class _Grid:
 
 
 def _grid(factor: Factor, within: Factor, cells: Sequence[Cell], fitted: Fit, blocks: Sequence[int]) -> _Grid | None:
-    """Cells averaged over the combinations of the other factors in which all rows were measured, as in a two-way
-    table of means. None if fewer than two levels of each factor occur together in every such combination.
+    """The two-way table of means of two factors. Cells are averaged over those combinations of the other factors in
+    which all rows have runs. None if there is no such combination, or if fewer than two levels of one of the factors
+    remain.
     """
     if len(factor.levels) * len(within.levels) > ROWS_MAX:
         return None
@@ -107,8 +111,8 @@ def _grid(factor: Factor, within: Factor, cells: Sequence[Cell], fitted: Fit, bl
 def _measured(
     factor: Factor, within: Factor, cells: Sequence[Cell], fitted: Fit
 ) -> dict[tuple[str, str], dict[str, int]]:
-    """(level of `factor`, level of `within`) -> levels of the other factors -> the cell's place; only cells with
-    runs.
+    """Maps (level of `factor`, level of `within`) to a dict of cells. The dict maps the levels of the other factors to
+    the cell's place. It has only cells with runs.
     """
     found: dict[tuple[str, str], dict[str, int]] = {}
     for place, cell in enumerate(cells):
@@ -120,8 +124,8 @@ def _measured(
 
 
 def _blocks_of_rows(groups: Sequence[Sequence[int]], blocks: Sequence[int], levels: int) -> tuple[list[int], bool]:
-    """A number for each row, the same for rows whose cells ran in the same blocks; and whether these numbers differ
-    among the `levels` at one level of the other factor.
+    """Returns a number for each row. Rows whose cells ran in the same blocks have the same number. Also returns
+    whether, at any level of the other factor, these numbers differ among the `levels`.
     """
     of_row = [tuple(blocks[cell] for cell in group) for group in groups]
     numbers = {of: number for number, of in enumerate(dict.fromkeys(of_row))}
@@ -136,13 +140,13 @@ def _key(value: JsonValue | Mapping[str, JsonValue]) -> str:
 def dependences(
     factors: Sequence[Factor], cells: Sequence[Cell], fitted: Fit, blocks: Sequence[int], alpha: float
 ) -> Iterator[Dependence]:
-    """One dependence for each pair of factors that can be tested: the dependence of the axis on the other factor or,
-    without an axis, of the factor with more levels on the other.
+    """The significant dependences, at most one for each pair of factors that can be tested. It is the dependence of the
+    axis on the other factor. If neither is the axis, it is the dependence of the factor with more levels on the other.
 
     The pairs share the error `alpha`.
 
-    A load is a condition, not a choice: the other factor may depend on it. For two factors that are loads, only effects
-    are analysed.
+    A load is a condition and not a choice. So if one factor of a pair is a load, the dependence of the other factor on
+    the load is analysed. If both are loads, only effects are analysed.
     """
     varied = [factor for factor in factors if len(factor.levels) > 1][:FACTORS_MAX]
     axis = axis_factor(varied)
@@ -165,14 +169,15 @@ def dependences(
 
 
 def _best(grid: _Grid, alpha: float) -> tuple[tuple[BestLevels, ...], LevelCost | None]:
-    """The best levels at each level of the other factor (empty if some can't be tested), and the costliest mistake."""
+    """The best levels at each level of the other factor, and the costliest mistake. If the levels can't be tested at
+    each of them, the best levels are empty."""
     found: list[BestLevels] = []
     fastest: list[int] = []
     differences: list[list[Difference | None]] = []
     for at, value in enumerate(grid.at):
         rows = [grid.row(level, at) for level in range(len(grid.levels))]
         first = int(np.argmin(grid.fit.cells[list(rows)]))
-        # The family is that of all rows, so that picking the largest difference finds nothing in runs without any.
+        # All rows form one family. So if nothing differs, the largest difference is not called significant.
         family = with_best(grid.fit, len(grid.fit.cells))
         against = ratios(grid.fit, rows, rows[first], family, alpha)
         if not any(one.tested for one in against.values()):
@@ -188,7 +193,8 @@ def _best(grid: _Grid, alpha: float) -> tuple[tuple[BestLevels, ...], LevelCost 
 def _dearest(
     grid: _Grid, fastest: Sequence[int], differences: Sequence[Sequence[Difference | None]]
 ) -> LevelCost | None:
-    """The largest significant cost of using, at one level of the other factor, the level that is best at another."""
+    """The costliest significant mistake; None if there is none. The mistake is to use, at one level of the other
+    factor, the level that is best at another level of it."""
     costs = [
         (one.ratio.value, at, elsewhere, one.ratio)
         for at, judged in enumerate(differences)
@@ -210,10 +216,11 @@ def _dearest(
 
 
 def _change(grid: _Grid, alpha: float) -> EffectChange | None:
-    """The step of `factor` whose effect changes most between two levels of `within`, if any change is significant.
+    """The significant change of an effect between two levels of `within`; None if there is none. If there are several,
+    a step that surely costs time at only one of the two levels is preferred, and then the largest change.
 
-    The steps are those between the first or last level and any other. Returns the step with the largest change; the
-    correction for multiple tests counts all steps.
+    Tested steps are those between the first, the last and the best level of `factor`. The correction for multiple tests
+    counts all steps from the first or the last level to another, because the best level is known only from the runs.
     """
     last = len(grid.levels) - 1
     best = int(np.argmin([grid.fit.cells[[grid.row(level, at) for at in range(len(grid.at))]].mean()
@@ -223,7 +230,7 @@ def _change(grid: _Grid, alpha: float) -> EffectChange | None:
     found = [
         change for one, other in steps if one != other and (change := _largest_change(grid, one, other, family, alpha))
     ]
-    # A step that surely costs time at one level and not at the other is the more useful kind of dependence.
+    # A step that surely costs time at one level, but not at the other, is more useful to the reader.
     turns = [(one.high.low or 0) > 1 >= (one.low.low or 0) for one in found]
     pairs = zip(turns, found, strict=True)
     return max(pairs, key=lambda pair: (pair[0], pair[1].difference.value), default=(False, None))[1]
@@ -248,7 +255,7 @@ def _largest_change(grid: _Grid, baseline: int, level: int, family: int, alpha: 
 
 
 def _steps(fitted: Fit, pairs: Sequence[tuple[int, int]], family: int, alpha: float) -> list[Difference]:
-    """The time of the first row of each pair divided by that of the second."""
+    """For each pair of rows, the time of the first row divided by the time of the second."""
     return contrasts(fitted, np.array(pairs), np.tile([1.0, -1.0], (len(pairs), 1)), named(family), alpha)
 
 
@@ -260,10 +267,10 @@ def _steps(fitted: Fit, pairs: Sequence[tuple[int, int]], family: int, alpha: fl
 def speed_ups(
     factors: Sequence[Factor], cells: Sequence[Cell], fitted: Fit, blocks: Sequence[int], alpha: float
 ) -> Iterator[Effect]:
-    """Each level of each other factor against the factor's first level, at every level of the axis, averaged over the
-    remaining factors.
+    """The effects of the levels of all factors except the axis, at each level of the axis, averaged over the remaining
+    factors. Each level is compared with the factor's first level.
 
-    One family over all factors. Levels in different blocks are reported untested.
+    The effects of all factors form one family. If levels ran in different blocks, their effects are reported untested.
     """
     axis = axis_factor(factors)
     grids = [
@@ -287,12 +294,13 @@ def speed_ups(
 # --- all statements ---------------------------------------------------------------------------------------------------
 
 SHARES = {"verdict": 0.8, "effects": 0.12, "effects-at": 0.02, "speed-ups": 0.03, "dependences": 0.03}
-"""Shares of the error in the first step."""
+"""The share of the error that each kind of statement has in the first step."""
 
 
 @dataclass(frozen=True)
 class Statements:
-    """The fields of `Findings` with these names, the verdict's in `judged`."""
+    """The statements of a report. The fields have the same meaning as in `Findings`. `judged` has the fields of the
+    verdict."""
 
     judged: JudgedByLoad
     effects: tuple[Effect, ...]
@@ -314,8 +322,8 @@ class Statements:
 def state(
     factors: Sequence[Factor], plan: Plan, fitted: Fit, blocks: Sequence[int], raced: Raced | None = None
 ) -> Statements:
-    """All statements of an experiment; `blocks` has the block of each cell. For a race, the verdict is the race's own,
-    with the error probability SHARES["verdict"] in both steps.
+    """All statements of an experiment. `blocks` has the block of each cell. If the experiment is a race, the race
+    itself gives the verdict, with the share SHARES["verdict"] of the error in both steps.
     """
     strict = stated_at(factors, plan, fitted, blocks, SHARES, raced)
     full = stated_at(factors, plan, fitted, blocks, dict.fromkeys(SHARES, 1.0), raced)
@@ -323,7 +331,8 @@ def state(
 
 
 def _with_reversals(stated: Statements) -> Statements:
-    """Marks the main effects of levels that surely do the opposite at other levels of other factors."""
+    """Marks the main effects of levels that surely take less time at some levels of other factors, and surely more at
+    others."""
     at = [one for one in (*stated.effects, *stated.speed_ups) if one.at and one.distinguishable]
     both = [{(one.factor, repr(one.level)) for one in at if (one.ratio.value > 1) is more} for more in (True, False)]
     effects = [
@@ -334,7 +343,8 @@ def _with_reversals(stated: Statements) -> Statements:
 
 
 def _without_a_difference(strict: Statements, full: Statements) -> Statements:
-    """The statements of the first step, with the intervals of the second."""
+    """The statements of the first step, with the intervals of the second step, which are widened to include no
+    difference."""
     comparisons = _reaching(strict.judged.comparisons, full.judged.comparisons)
     return Statements(
         judged=strict.judged.model_copy(update={"comparisons": comparisons}),
@@ -353,7 +363,7 @@ def _reaching(strict: Sequence[_Stated], full: Sequence[_Stated]) -> tuple[_Stat
 
 
 def reaching_one(ratio: Estimate) -> Estimate:
-    """The ratio, with its interval widened until it includes 1 (no difference)."""
+    """The ratio with its interval. The interval is widened, if needed, until it includes 1 (no difference)."""
     if ratio.low is None or ratio.high is None:
         return ratio
     return ratio.model_copy(update={"low": min(ratio.low, 1.0), "high": max(ratio.high, 1.0)})
@@ -367,10 +377,11 @@ def stated_at(
     shares: Mapping[str, float] = SHARES,
     raced: Raced | None = None,
 ) -> Statements:
-    """The statements, each kind tested with its share of the error probability; `SHARES` add up to 5 %."""
+    """The statements of a report. Each kind is tested with its share of the error probability of 5 %. `SHARES` add up
+    to 1."""
     alpha = {kind: ALPHA * share * (1 if raced is None else raced.share) for kind, share in shares.items()}
     given = (factors, plan.cells, fitted if raced is None else raced.complete)
-    # Dependences are differences of what is seen within blocks.
+    # Dependences and speed-ups use the blocks of runs, because they are differences of effects within blocks.
     compared = fitted.compared.tolist()
     judged = verdicts.judge(factors, plan, fitted, compared, alpha["verdict"], None if raced is None else raced.judging)
     main = main_effects(*given, compared, alpha["effects"])
@@ -384,8 +395,9 @@ def stated_at(
 
 
 def _as_compared(effect: Effect, judged: JudgedByLoad, ids: Mapping[str, str]) -> Effect:
-    """The effect of a level at one level of each other factor compares two layouts. If one of the two is the best, the
-    ratio of the verdict's comparison is used, so that a ratio has one interval.
+    """Returns the effect with the ratio of the verdict's comparison, if there is one for the same two layouts. So
+    reports show one interval for one ratio. An effect at one level of each other factor compares two layouts. If one of
+    them is the best layout, the verdict compares them, too.
     """
     pair = [ids.get(key({**effect.at, effect.factor: level})) for level in (effect.baseline, effect.level)]
     row = next((row for row in judged.comparisons if {row.cell_id, row.best_cell_id} == {*pair}), None)
@@ -396,7 +408,8 @@ def _as_compared(effect: Effect, judged: JudgedByLoad, ids: Mapping[str, str]) -
 
 
 def _as_told(found: Dependence, effects: Sequence[Effect]) -> Dependence:
-    """The dependence with the ratios that effects at one level of each other factor have already."""
+    """Returns the dependence with the ratios of effects for the same steps, if there are any. So reports show one
+    interval for one ratio."""
     if (change := found.change) is None:
         return found
     known = {(one.factor, repr(one.level), repr(one.baseline), key(one.at)): one.ratio for one in effects}

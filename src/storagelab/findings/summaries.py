@@ -1,6 +1,7 @@
-"""The runs of each cell -> its summary. Pure.
+"""Summarises the runs of each cell. The functions are pure.
 
-If runs were made on several hosts, intervals are over the hosts' means: runs of one host share its effect.
+If runs were made on several hosts, intervals are calculated from the hosts' means, because all runs of a host share the
+host's effect.
 """
 
 from __future__ import annotations
@@ -32,13 +33,14 @@ from storagelab.words.names import labels_of
 _Runs = Mapping[int, Measurement]
 """The runs of a cell that have figures, by repetition."""
 _Values = Iterable[tuple[int, float | None]]
-"""By repetition."""
+"""Pairs (repetition, value of its run)."""
 
 
 def summaries(
     factors: Sequence[Factor], plan: Plan, runs: Sequence[Run], basis: Basis, *, by_class: bool = False
 ) -> tuple[CellSummary, ...]:
-    """Each cell over its repetitions, with arithmetic means. With `by_class`, waits are joined by category."""
+    """The summary of each cell over its repetitions, with arithmetic means. If `by_class` is true, waits of one
+    category are joined."""
     labels = labels_of(factors)
     planned = Counter(run.cell_id for run in plan.runs if not run.burn_in)
     failed = Counter(run.cell_id for run in runs if not run.usable and not run.burn_in)
@@ -52,7 +54,7 @@ def summaries(
 
 
 def _summary(cell: Cell, basis: Basis, by_class: bool, **known: Any) -> CellSummary:
-    """The summary of a cell from its runs, with the fields that are `known` already."""
+    """The summary of a cell, calculated from its runs. `known` has the fields whose values the caller has already."""
     used, config = basis.used[cell.cell_id], cell.config
     runs = dict(measured(used))
     made_on = {repetition: host_of(used[repetition]) for repetition in runs} if basis.fleet is not None else {}
@@ -112,7 +114,7 @@ def _summary(cell: Cell, basis: Basis, by_class: bool, **known: Any) -> CellSumm
 
 
 def _is_volatile(config: Config, found: Measurement) -> bool:
-    """Whether a crash loses the data or the log. What only temporary files use may be in memory."""
+    """Whether a crash loses the data or the log. A volume that only temporary files use may be in memory."""
     kept = {
         *config.data_volumes,
         config.log_volume,
@@ -129,7 +131,8 @@ _PerRun = TypeVar("_PerRun", Spent, Bound)
 
 
 class _Waited(NamedTuple):
-    """How the time of a run was spent. `transactions`: the number by which its time is divided, or 0."""
+    """How the time of a run was spent. `transactions` is the number of transactions by which the time is divided; 0 if
+    the time is divided by the connections."""
 
     repetition: int
     raw: RawWaits
@@ -139,7 +142,7 @@ class _Waited(NamedTuple):
 
     @property
     def shares(self) -> float:
-        """The number of connections or of transactions by which its seconds are divided."""
+        """The number of transactions or of connections by which the run's seconds are divided."""
         return self.transactions or self.raw.connections
 
     @property
@@ -148,8 +151,8 @@ class _Waited(NamedTuple):
 
 
 def _waited(runs: _Runs, config: Config, compared: Compared, by_class: bool) -> list[_Waited]:
-    """How a run's time was spent. Runs of a set time differ in their work, so waits explain the time of the mean
-    transaction. A mean latency is the time of the mean transaction, too, unless it includes time before the transaction
+    """How each run's time was spent. If the spec sets the length of runs, runs differ in their work, so waits explain
+    the time of the mean transaction. The same is true of a mean latency, unless it includes time before the transaction
     begins.
     """
     by_transaction = compared == "time-per-transaction" or (compared == "latency-mean" and config.workload.without_rate)
@@ -172,7 +175,7 @@ def _sample(values: _Values, made_on: Mapping[int, str]) -> Sample | None:
 
 
 def summarise(points: Sequence[Point]) -> Sample | None:
-    """Summarises a quantity over the runs of a cell; None without runs."""
+    """Summarises a quantity over the runs of a cell; None if there are no runs."""
     values = [point.value for point in points]
     if not values:
         return None
@@ -187,8 +190,8 @@ def summarise(points: Sequence[Point]) -> Sample | None:
 
 
 def _latency(of_runs: Sequence[tuple[str, Latency]]) -> dict[str, Estimate]:
-    """The latency figures over all operations of a cell's runs, with intervals over its runs, or over its hosts if
-    there are several.
+    """The latency figures over all operations of a cell's runs, by name. Intervals are from the scatter of runs or, if
+    there are several hosts, of hosts.
     """
     of_host: dict[str, list[Latency]] = {}
     for name, latency in of_runs:
@@ -200,8 +203,9 @@ def _latency(of_runs: Sequence[tuple[str, Latency]]) -> dict[str, Estimate]:
 
 
 def _latency_of_runs(of_runs: Sequence[tuple[str, Latency]]) -> dict[str, Estimate]:
-    """If a figure of latency is judged, all latency figures are calculated like it: geometric means over runs, or over
-    hosts if there are several. Figures for which some run is too short are unknown.
+    """The latency figures of a cell if one of them is judged. All are calculated as the judged one is: as geometric
+    means over runs or, if there are several hosts, over hosts. A figure is left out if one of the runs is too short for
+    it.
     """
     hosts_of, figures = [host for host, _ in of_runs], [figures_s(latency) for _, latency in of_runs]
     known = [name for name in FIGURES if figures and all(of_run.get(name) for of_run in figures)]
@@ -211,13 +215,14 @@ def _latency_of_runs(of_runs: Sequence[tuple[str, Latency]]) -> dict[str, Estima
 
 
 def _raw_io(runs: _Runs, made_on: Mapping[int, str], latency: Mapping[str, Estimate]) -> dict[str, Sample]:
-    """The samples of each counter of raw I/O, if there are any. Percentiles are the cell's own."""
+    """The samples of each counter of raw I/O; empty if there are none. The means of latency figures are replaced by the
+    cell's `latency`, if all runs have latencies."""
     counted = {repetition: one.counters.get(RAW_IO, {}) for repetition, one in runs.items()}
     names = dict.fromkeys(name for counters in counted.values() for name in counters)
     found = {}
     for name in names:
         values = ((repetition, counters.get(name)) for repetition, counters in counted.items())
-        # Percentiles are of all requests, whichever host made them.
+        # Percentiles are calculated from all requests, even if several hosts made them.
         sample = _sample(values, {} if name.startswith("latency_") else made_on)
         assert sample is not None
         found[name] = sample
@@ -228,7 +233,8 @@ def _raw_io(runs: _Runs, made_on: Mapping[int, str], latency: Mapping[str, Estim
 
 
 def _wait_shares(waited: Sequence[_Waited], made_on: Mapping[int, str]) -> dict[str, Estimate]:
-    """Each wait type's share of a run's session time, over the runs or hosts; a type absent from a run counts as 0."""
+    """The share of each wait type in the runs' session time, with its interval over the runs or hosts. If a run has no
+    wait of a type, its share is 0."""
     of_type: dict[str, list[float]] = {}
     for number, one in enumerate(waited):
         for row in one.rows if one.available_s > 0 else ():
@@ -238,7 +244,7 @@ def _wait_shares(waited: Sequence[_Waited], made_on: Mapping[int, str]) -> dict[
 
 
 def _drives(config: Config) -> int:
-    """The number of drives below data and log; the number of volumes if drives are not declared."""
+    """The number of drives on which data and log are. A volume whose drives are not declared counts as one drive."""
     names = {*(config.layout.data or config.volumes), *([config.layout.log] if config.layout.log else [])}
     places = {place for name in names if name in config.volumes for place in (config.volumes[name].drives or [name])}
     return sum(_count(config, place) for place in places)
@@ -249,8 +255,8 @@ def _count(config: Config, drive: str) -> int:
 
 
 def _capacity(config: Config, environment: Mapping[str, object]) -> float | None:
-    """The capacity of the data's volumes that formats and RAID leave, from the drives' sizes that the run stored; None
-    if unknown.
+    """The usable capacity (bytes) of the data's volumes, after formatting and RAID; None if unknown. It is calculated
+    from the sizes of drives that the run stored.
     """
     known = environment.get("drives")
     capacities = []
@@ -279,15 +285,15 @@ def _mean(values: Sequence[float]) -> float | None:
 def with_fitted_means(
     cells: Sequence[CellSummary], basis: Basis, judged: JudgedByLoad, compared: Compared
 ) -> tuple[CellSummary, ...]:
-    """The cells with the means that comparisons use: adjusted geometric means of the runs that count. One odd run can
-    reverse arithmetic means.
+    """The cells with the means that comparisons use. These are adjusted geometric means of the runs that verdicts use.
+    Arithmetic means are not used, because one odd run can reverse their order.
     """
     fitted = basis.fitted
     picked_from = {load.fastest: len(load.cells) for load in judged.loads} or {
         judged.fastest: max(1, sum(cell.elapsed_s is not None for cell in cells))
     }
     return tuple(
-        # A cell may have run only on hosts that take no part in the fit.
+        # A cell has no fitted mean if all its runs were made on hosts whose runs are not fitted.
         cell if cell.work_per_s is None or math.isnan(fitted.cells[index])
         else _fitted(cell, mean_time(fitted, index, picked_from.get(cell.cell_id, 1)), compared)
         for index, cell in enumerate(cells)
@@ -295,13 +301,13 @@ def with_fitted_means(
 
 
 def _fitted(cell: CellSummary, time: Estimate, compared: Compared) -> CellSummary:
-    """A cell with its mean time: of a run or of a unit of its work, or a latency."""
+    """The cell with its fitted mean `time`: the time of a run, the time of a unit of work, or a latency."""
     shown = _figures(cell, time, compared)
     update: dict[str, Any] = {
         name: sample.model_copy(update={"mean": shown[name], "adjusted": shown[name]})
         for name in shown if (sample := getattr(cell, name)) is not None
     }  # fmt: skip
-    if (figure := latency_of(compared)) and figure in cell.latency:  # one figure, not also that of all operations
+    if (figure := latency_of(compared)) and figure in cell.latency:  # so that reports show only one value of it
         update["latency"] = {**cell.latency, figure: shown["judged"]}
     if cell.each_s is not None and (latency_of(compared) or _of_set_time(compared)):
         update["each_s"] = time.value if latency_of(compared) else time.value * cell.connections
@@ -309,12 +315,12 @@ def _fitted(cell: CellSummary, time: Estimate, compared: Compared) -> CellSummar
 
 
 def _of_set_time(compared: Compared) -> bool:
-    """Whether the spec says how long runs last, so that their work shows the speed."""
+    """Whether the spec sets the length of runs. Then the work of a run shows its speed."""
     return compared in ("time-per-request", "time-per-transaction")
 
 
 def _figures(cell: CellSummary, time: Estimate, compared: Compared) -> dict[str, Estimate]:
-    """The samples of a cell whose means can be calculated from its `time`."""
+    """The means that can be calculated from the cell's `time`, by the names of the samples."""
     if latency_of(compared):
         return {"judged": time}
     work = cell.work or 1.0
@@ -324,7 +330,7 @@ def _figures(cell: CellSummary, time: Estimate, compared: Compared) -> dict[str,
 
 
 def _mapped(estimate: Estimate, figure: Callable[[float], float]) -> Estimate:
-    """Another figure of the same quantity, with the ends of its interval in ascending order."""
+    """Converts an estimate to another figure. The ends of the new interval are in ascending order."""
     if estimate.low is None or estimate.high is None:
         return Estimate(value=figure(estimate.value))
     low, high = sorted((figure(estimate.low), figure(estimate.high)))
@@ -332,7 +338,8 @@ def _mapped(estimate: Estimate, figure: Callable[[float], float]) -> Estimate:
 
 
 def without_intervals(value: Any) -> Any:
-    """The cells without intervals: the scatter of runs in one period does not show the error of their mean."""
+    """Removes the intervals of all estimates in a value. Used if all runs of a cell were made in one period, because
+    their scatter does not show the error of their mean."""
     match value:
         case Estimate():
             return Estimate(value=value.value)

@@ -1,4 +1,5 @@
-"""Stored runs -> times as a matrix, a row for each cell of a plan and a column for each round. Pure."""
+"""Converts stored runs to a matrix of times, with a row for each cell of a plan and a column for each round. The
+functions are pure."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ from storagelab.stats.intervals import ALPHA, CONFIDENCE, FURTHEST, VALUES_LEAST
 
 
 class TimedRun(NamedTuple):
-    """The data of a run that judging by time needs. `elapsed_s` is None if the run has no figures; `latency_s` has the
-    figures of its latency by name; `began_s` counts from 1970.
+    """The data of a run that are needed to judge it by its time. `elapsed_s` is None if the run has no figures.
+    `latency_s` has the figures of the run's latency, by name. `began_s` is the start in seconds since 1970.
     """
 
     cell_id: str
@@ -48,12 +49,13 @@ def timed(run: Run) -> TimedRun:
 def _since_1970(text: str) -> float:
     try:
         return datetime.fromisoformat(text).timestamp()
-    except ValueError:  # stored by something else than storagelab
+    except ValueError:  # another program stored the run
         return 0.0
 
 
 def wall_time_s(runs: Iterable[TimedRun]) -> float:
-    """The time in which any run was in progress: the time of parallel runs counts once."""
+    """The time (s) in which at least one run was in progress. If runs were made in parallel, their common time counts
+    once."""
     total, until = 0.0, -math.inf
     for run in sorted(runs, key=lambda run: run.began_s):
         end = run.began_s + run.wall_s
@@ -63,10 +65,11 @@ def wall_time_s(runs: Iterable[TimedRun]) -> float:
 
 
 def log_times(plan: Plan, runs: Iterable[TimedRun], compared: Compared) -> tuple[tuple[int, ...], Matrix]:
-    """The rounds, and log times as cells x rounds: elapsed time of the run or per unit of work, or a latency.
+    """Returns the rounds and the log times as a matrix of cells x rounds. Each time is a run's elapsed time, its time
+    per unit of work, or a latency, as `compared` says. It is NaN if there is no run.
 
-    A round is a repetition: within a block of the plan it is complete, and close in time. Across blocks a round is
-    neither, so cells of different blocks may not be tested against each other.
+    A round is a repetition. Within a block of the plan, a round is complete, and its runs are close in time. Across
+    blocks, neither is true, so cells of different blocks may not be tested against each other.
     """
     figure = latency_of(compared)
     times = ((run, run.elapsed_s if figure is None else run.latency_s.get(figure)) for run in runs)
@@ -82,15 +85,15 @@ def log_times(plan: Plan, runs: Iterable[TimedRun], compared: Compared) -> tuple
 
 
 def blocks_of(plan: Plan) -> tuple[int, ...]:
-    """The block in which each cell of the plan runs."""
+    """The number of the block in which each cell of the plan runs."""
     block = {run.cell_id: run.block for run in plan.runs}
     return tuple(block.get(cell.cell_id, 0) for cell in plan.cells)
 
 
 def blocks_judged(plan: Plan, *, in_stretches: bool, simulated: bool) -> Sequence[int]:
-    """For each cell, the period in which it ran. Only cells of one period may be compared. All simulated cells share a
-    period without measured cells: each run is simulated anew with its own seed, so there is no drift between blocks.
-    `simulated`: all cells are simulated.
+    """The number of the period in which each cell ran. Only cells of one period may be compared. All simulated cells
+    have the same period, because each run is simulated anew with its own seed, so blocks don't drift. `simulated` says
+    that all cells are simulated. If `in_stretches` is true, each measured cell has its own period.
     """
     if simulated:
         return (0,) * len(plan.cells)
@@ -101,7 +104,7 @@ def blocks_judged(plan: Plan, *, in_stretches: bool, simulated: bool) -> Sequenc
 
 
 def provenance_of(measurements: Iterable[Measurement]) -> Provenances | None:
-    """Whether the runs are measured, simulated or mixed; None without runs."""
+    """Whether the runs are measured, simulated or mixed; None if there are no runs."""
     found = sorted({one.provenance for one in measurements})
     return "measured and simulated" if len(found) > 1 else next(iter(found), None)
 
@@ -122,38 +125,40 @@ def compared_of(plan: Plan) -> Compared:
 
 
 def of_set_time(plan: Plan) -> bool:
-    """Whether runs last as long as the spec says, so that they differ in the work that they do."""
+    """Whether the spec sets the length of runs. Such runs differ in the amount of their work."""
     return any(cell.config.workload.work.unit == "ms" for cell in plan.cells)
 
 
 def latency_of(compared: Compared) -> str | None:
-    """The figure of latency by which cells are compared, by its name in `latencies`; None if they are compared by
-    something else.
-    """
+    """The name of the latency figure by which cells are compared; None if they are compared by another quantity."""
     return compared.removeprefix("latency-") if compared.startswith("latency-") else None
 
 
 def judged_by(cell: CellSummary, compared: Compared) -> Sample | None:
-    """The figure by which a cell is compared: its time, its rate if cells do different work, or a latency."""
+    """The sample of the quantity by which a cell is compared: its time, its rate (if cells do different amounts of
+    work), or a latency."""
     if latency_of(compared):
         return cell.judged
     return cell.elapsed_s if compared == "elapsed" else cell.work_per_s
 
 
 def time_s(cell: CellSummary) -> float:
-    """The mean time of a run, or of a transaction if runs have a set time; 0 without a run."""
+    """The mean time (s) of a cell's runs; if the spec sets the length of runs, the mean time of a transaction. 0 if
+    there is no run."""
     return cell.each_s or (0.0 if cell.elapsed_s is None else cell.elapsed_s.mean.value)
 
 
 def unit_of(plan: Plan) -> Unit:
-    """The unit of the work of a plan's runs. A run of set time does requests or transactions."""
+    """The unit of the work of a plan's runs. If the spec sets the length of runs, the unit is requests or
+    transactions."""
     config = plan.cells[0].config
     unit = config.workload.work.unit
     return unit if unit != "ms" else "transactions" if config.generated else "requests"
 
 
 def usable_runs(plan: Plan, runs: Sequence[Run]) -> dict[str, dict[int, Run]]:
-    """cell_id -> repetition -> the latest attempt with figures, for every cell of the plan, in its order."""
+    """Maps each cell id of the plan, in the plan's order, to the cell's runs by repetition. Each run is the latest
+    attempt that has figures. Burn-in runs are left out."""
     used: dict[str, dict[int, Run]] = {cell.cell_id: {} for cell in plan.cells}
     for run in sorted(runs, key=lambda run: (run.repetition, run.attempt)):
         if run.usable and not run.burn_in and run.cell_id in used:
@@ -169,20 +174,20 @@ def measured(runs: Mapping[int, Run]) -> Iterator[tuple[int, Measurement]]:
 
 
 # --- latencies of a cell ----------------------------------------------------------------------------------------------
-# A percentile of a cell comes from the merged histogram of its runs. Operations of one run share the run's effect, so
-# they don't scatter independently. So the interval comes from the runs: each is left out once, and the scatter of the
-# logarithms of the resulting percentiles gives the standard error (the delete-one jackknife over runs, Efron 1982;
-# Student's t with one degree of freedom fewer than runs). The longest latency has no interval, since with more runs it
-# is longer.
+# A percentile of a cell is calculated from the merged histogram of its runs. Operations of one run share the run's
+# effect, so they don't scatter independently. So the interval is calculated from the runs: each run is left out once,
+# and the scatter of the logarithms of the resulting percentiles gives the standard error (the delete-one jackknife over
+# runs, Efron 1982; Student's t with one degree of freedom fewer than runs). The longest latency has no interval,
+# because it grows with the number of runs.
 
 PERCENTILES: Mapping[str, float] = {"p50": 50.0, "p95": 95.0, "p99": 99.0, "p99.9": 99.9}
 FIGURES = ("mean", *PERCENTILES, "max")
-"""The figures of a histogram, by name."""
+"""The names of the figures that are calculated from a histogram."""
 
 
 def figure_s(latency: Latency, name: str) -> float | None:
-    """One figure of a histogram in seconds; None for a percentile that no operation exceeds, which would just be the
-    longest latency.
+    """One figure of a histogram in seconds. None for a percentile if the histogram has too few operations above it,
+    because the percentile would then be the longest latency.
     """
     if name == "mean":
         return latency.mean_s
@@ -193,13 +198,14 @@ def figure_s(latency: Latency, name: str) -> float | None:
 
 
 def figures_s(latency: Latency) -> dict[str, float]:
-    """All figures of a histogram for which it has enough operations."""
+    """The figures of a histogram in seconds, by name. Figures for which it has too few operations are left out."""
     found = {name: figure_s(latency, name) for name in FIGURES}
     return {name: value for name, value in found.items() if value is not None}
 
 
 def figures_of_cell(runs: Sequence[Latency]) -> dict[str, Estimate]:
-    """The latency figures over all operations of a cell's runs. From three runs on, each has a 95 % interval."""
+    """The latency figures over all operations of a cell's runs, by name. If there are three runs or more, all figures
+    except the longest latency have a 95 % interval."""
     whole = merged(runs)
     if whole is None:
         return {}
@@ -212,8 +218,8 @@ def figures_of_cell(runs: Sequence[Latency]) -> dict[str, Estimate]:
 
 
 class Disagreement(NamedTuple):
-    """The cell with the most throughput is not the cell with the lowest latency (cell ids). `fastest_s` and
-    `lowest_s` are their 99th percentiles; the intervals don't overlap.
+    """The ids of two cells: `fastest` has the most throughput, but `lowest` has the lowest latency. `fastest_s` and
+    `lowest_s` are their 99th percentiles, whose intervals don't overlap.
     """
 
     fastest: str
@@ -223,9 +229,10 @@ class Disagreement(NamedTuple):
 
 
 def disagreement(cells: Sequence[CellSummary], told_apart: Collection[frozenset[str]]) -> Disagreement | None:
-    """Whether throughput and the 99th percentile surely favour different cells; None if not, or if that is unknown.
+    """The two cells that throughput and the 99th percentile favour, if these surely differ; otherwise None.
 
-    Only cells that the verdict has `told_apart` can disagree. So a false disagreement is as rare as a false verdict.
+    `told_apart` has the pairs of cells whose difference the verdict states. Only these pairs are used, so a false
+    disagreement is as rare as a false verdict.
     """
     known = [(cell, cell.work_per_s, cell.latency["p99"]) for cell in cells if "p99" in cell.latency]
     rated = [(cell, rate.mean.value, latency) for cell, rate, latency in known if rate is not None]
@@ -247,7 +254,7 @@ def _estimate(name: str, value: float, without_one: Sequence[Latency]) -> Estima
     logs = [math.log(one) for one in others]
     centre, runs = math.fsum(logs) / len(logs), len(logs)
     error = math.sqrt((runs - 1) / runs * math.fsum((one - centre) ** 2 for one in logs))
-    # A percentile is the middle of a bin; the true one may be anywhere in it.
+    # A percentile is reported as the middle of a bin. The true percentile may be anywhere in this bin.
     half = t_point(runs - 1, ALPHA) * error + (BIN_ERROR if name in PERCENTILES else 0.0)
     if half > FURTHEST:
         return Estimate(value=value)

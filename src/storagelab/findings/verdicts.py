@@ -1,15 +1,16 @@
-"""Which layout is fastest, as values: the best set of all cells or, if the load varies, too, of each load. Pure.
+"""Decides which layouts may be the fastest, and returns this as values. If the load varies, too, there is a verdict for
+each load. The functions are pure.
 
-Every condition under which layouts are tried counts as a load here, including what happens between runs. A load is a
-condition, not a choice: "a run with fewer reads ends sooner" is no advice. So cells are compared only with the fastest
-under the same load. The cells of a load are one family of comparisons, and the loads share the error, so that all
+In this module, each condition under which layouts run counts as a load, including what happens between runs. A load is
+a condition and not a choice: "a run with fewer reads ends sooner" is no advice. So cells are compared only with the
+fastest under the same load. The cells of a load are one family of comparisons. The loads share the error, so that all
 intervals of comparisons hold together.
 
-The best cells are those that may be the fastest: at 95 %, a fastest cell is among them (Hsu's set). A cell is called
-slower only if Tukey's test shows it; a cell may be neither slower nor among the best.
+The best cells are those that may be the fastest. With 95 % certainty, a fastest cell is among them (Hsu's set). A cell
+is called slower only if Tukey's test shows it. So a cell may be neither slower nor among the best.
 
-Untested does not mean equally fast. A cell that has too few runs for a test against the fastest is `not_compared`: it
-is neither among the best nor slower, and while there is such a cell, no cell is the winner.
+Untested does not mean equally fast. A cell that has too few runs for a test against the fastest is `not_compared`. It
+is neither among the best nor slower. While there is such a cell, no cell is the winner.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ from storagelab.stats.intervals import ALPHA
 
 
 class Judging(Protocol):
-    """How cells under one load are compared. Cells are given by their places in the plan."""
+    """The interface of the ways to compare cells under one load. Cells are given by their places in the plan."""
 
     def fastest(self, cells: Sequence[int]) -> int | None: ...
 
     def differences(self, best: int, cells: Sequence[int]) -> Mapping[int, contrast.Difference]:
-        """The difference between each cell and the `best` of its load and block, without the best cells and cells that
-        can't be compared.
+        """The difference of each cell from `best`, which is the best cell of the same load and block. `best` itself and
+        cells that can't be compared are left out.
         """
         ...
 
@@ -45,14 +46,15 @@ class Judging(Protocol):
         ...
 
     def at_most_slower(self, picks: Sequence[int], among: Sequence[int]) -> Mapping[int, float]:
-        """Upper bounds, as ratios, for the slow-down of each of `picks` against the fastest of `among`, where known."""
+        """Upper bounds for the time of each of `picks` divided by the time of the fastest of `among`. Cells without a
+        known bound are left out."""
         ...
 
 
 @dataclass(frozen=True)
 class _OfAllRuns:
-    """Judges once, when all runs are made. The `families` of comparisons (one for each load with several layouts)
-    share the error `alpha`.
+    """Judges once, when all runs are made. The error `alpha` is divided among the `families` of comparisons, one for
+    each load with several layouts.
     """
 
     fitted: Fit
@@ -74,8 +76,8 @@ class _OfAllRuns:
 
 @dataclass(frozen=True)
 class _Samples:
-    """The input of a verdict: the runs' fit (a row for each cell of the plan), the cells' blocks, and the way to
-    compare cells.
+    """The input of a verdict: the fit of the runs (with a row for each cell of the plan), the block of each cell, and
+    the way to compare cells.
     """
 
     plan: Plan
@@ -95,8 +97,8 @@ def judge(
     alpha: float = ALPHA,
     judging: Judging | None = None,
 ) -> JudgedByLoad:
-    """The verdict over all cells and, with several loads, a verdict for each load. Without `judging`, all runs are
-    judged at once.
+    """The verdict over all cells. If there are several loads, it contains a verdict for each load. If `judging` is
+    None, all runs are judged at once.
     """
     groups = list(loads_of(factors, plan.cells))
     families = max(1, sum(len(cells) > 1 for _, cells in groups))
@@ -130,12 +132,13 @@ def _of_all(verdicts: Sequence[Verdict], *, testable: bool) -> Verdict:
 
 
 def _testable(fitted: Fit, blocks: Sequence[int]) -> bool:
-    """Whether effects of loads can be tested. They are reported untested if each load ran in its own block."""
+    """Whether effects of loads can be reported. If each load ran in its own block, they are reported without a test."""
     return fitted.df >= 1 or (len(set(blocks)) > 1 and bool((fitted.runs > 1).any()))
 
 
 def loads_of(factors: Sequence[Factor], cells: Sequence[Cell]) -> Iterator[tuple[dict[str, JsonValue], list[int]]]:
-    """Each combination of levels of the factors that are loads, with its cells, in the order of the cells."""
+    """Each combination of levels of the factors that are loads, with the places of its cells. The order is that of the
+    cells."""
     names = [factor.name for factor in factors if len(factor.levels) > 1 and is_condition(factor)]
     found: dict[str, tuple[dict[str, JsonValue], list[int]]] = {}
     for index, cell in enumerate(cells):
@@ -145,7 +148,8 @@ def loads_of(factors: Sequence[Factor], cells: Sequence[Cell]) -> Iterator[tuple
 
 
 def _ends(samples: _Samples, loads: Sequence[LoadVerdict]) -> tuple[str | None, str | None]:
-    """The fastest and the slowest cell of the load under which layouts differ most; with one layout, of all loads."""
+    """The fastest and the slowest cell of the load under which layouts differ most. If there is only one layout, the
+    fastest and the slowest cell of all loads."""
     times = {cell.cell_id: float(time) for cell, time in zip(samples.plan.cells, samples.fitted.cells, strict=True)}
     ends = [(load.fastest, load.worst) for load in loads]
     if all(len(load.cells) == 1 for load in loads):
@@ -168,10 +172,10 @@ def _ends(samples: _Samples, loads: Sequence[LoadVerdict]) -> tuple[str | None, 
 def _judge(
     samples: _Samples, load: dict[str, JsonValue], cells: Sequence[int]
 ) -> tuple[LoadVerdict, tuple[Comparison, ...]]:
-    """The verdict over `cells`, all under one load, and the comparisons that it rests on."""
+    """The verdict over `cells`, which are all under one load, and the comparisons from which it is derived."""
     fastest = samples.judging.fastest(cells)
     rows = _comparisons(samples, fastest, cells)
-    last = max(rows, key=lambda row: (not row.may_be_fastest, row.ratio.value), default=None)  # of the ladder
+    last = max(rows, key=lambda row: (not row.may_be_fastest, row.ratio.value), default=None)
     ids = tuple(samples.plan.cells[cell].cell_id for cell in cells)
     best = () if fastest is None else (samples.plan.cells[fastest].cell_id,)
     judged = {row.cell_id for row in rows if row.tested or row.across_blocks}
@@ -198,7 +202,7 @@ def _judge(
 
 
 def _at_most_slower(samples: _Samples, picks: Sequence[str], among: Sequence[int]) -> dict[str, float]:
-    """The bounds of `picks`, by cell id; empty if the cells with which they are compared belong to several blocks."""
+    """The upper bounds of `picks`, by cell id. Empty if the cells `among` belong to several blocks."""
     if not picks or len({samples.blocks[cell] for cell in among}) > 1:
         return {}
     place = {samples.plan.cells[cell].cell_id: cell for cell in among}
@@ -207,8 +211,8 @@ def _at_most_slower(samples: _Samples, picks: Sequence[str], among: Sequence[int
 
 
 def _comparisons(samples: _Samples, best: int | None, cells: Sequence[int]) -> tuple[Comparison, ...]:
-    """Each other cell against the best cell, or against the best cell of its own block, the fastest first; none if
-    nothing is measured.
+    """The comparisons of the other cells with the best cell, or with the best cell of their own block. The fastest cell
+    comes first. Empty if nothing is measured.
     """
     if best is None:
         return ()
@@ -244,11 +248,11 @@ def _in_order(rows: Iterable[Comparison]) -> tuple[Comparison, ...]:
 
 
 def _verdict(fitted: Fit, cells: Sequence[int], rows: Sequence[Comparison], *, complete: bool) -> Verdict:
-    """The verdict. `complete`: every cell is compared with the fastest."""
+    """The verdict on `cells`. `complete` says whether every cell is compared with the fastest."""
     if len(cells) == 1:
         return "single-cell"
     if not any(row.tested for row in rows):
-        # Enough runs, but each cell ran in a separate period.
+        # If cells have repeated runs but each ran in its own period, differences can't be tested.
         repeated = bool((fitted.runs[list(cells)] > 1).any())
         return "untested" if repeated and any(row.across_blocks for row in rows) else "too-few-runs"
     slower = sum(row.distinguishable for row in rows)

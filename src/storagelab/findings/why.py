@@ -4,13 +4,14 @@ between(findings, one, other)                       two cells
 between_levels(findings, factor, level, baseline)   two levels, over the cells that agree in all other factors
 legs(findings, factor)                              the steps along a factor, each with the wait that explains most
 
-Each gives a `Waterfall`, whose steps add up to the difference of the two times exactly: waits (with resource and signal
-separate, or joined as `by` says), CPU, idle and unaccounted time, and a step for the work if it differs. Seconds are
-those of the mean connection, scaled to the mean time by which cells are compared.
+Each function returns one or more `Waterfall`s. The steps of a waterfall add up exactly to the difference of the two
+times. The steps are waits, CPU time, idle time, unaccounted time and, if the work differs, a step for the work. `by`
+says which waits are joined into one step. Seconds are those of the mean connection, scaled to the mean time by which
+cells are compared.
 
 The intervals of a waterfall's steps hold together at 95 % (Bonferroni over the steps that are not negligible). They are
-based on the scatter of runs as independent samples (Welch 1947): an effect that two cells of a round share only widens
-the intervals.
+based on the scatter of runs as independent samples (Welch 1947). If two cells of a round share an effect, this only
+widens the intervals.
 """
 
 from __future__ import annotations
@@ -31,24 +32,25 @@ from storagelab.spec.naming import in_order, is_numeric
 from storagelab.stats.intervals import ALPHA, NONE, Change, change, estimate, leaves_out_zero, mean
 
 NEGLIGIBLE = 0.005
-"""A fraction of the longer time: smaller steps don't widen the intervals of the other steps."""
+"""Steps smaller than this fraction of the longer time don't widen the intervals of the other steps."""
 EXPLAINS = 0.25
-"""A wait that explains a smaller fraction of a change is not named as its cause, because three other waits may explain
-equal parts.
+"""A wait that explains less than this fraction of a change is not named as its cause, because several other waits may
+each explain as much.
 """
 MOST_OF_A_KIND = 0.9
-"""A wait type that makes up this much of its kind's change is named itself."""
+"""If one wait type makes up at least this fraction of its kind's change, the report names the type instead of the
+kind."""
 KINDS: dict[Category, tuple[str, Category]] = {
     **{category: (name, category) for category, name in CLASS_NAMES.items()},
     "allocation": ("page latches", "page-latch"), "page-latch": ("page latches", "page-latch"),
     "commit": ("log waits", "commit"), "log-buffer": ("log waits", "commit"),
 }  # fmt: skip
-"""Common names of kinds of waits -> the category of each."""
+"""Maps each category of waits to the kind of waits that contains it: the kind's name and its category."""
 
 
 @dataclass(frozen=True)
 class Thing:
-    """The subject of a step. `part` is None if resource and signal are joined."""
+    """The subject of a step. `part` is None if the resource and the signal part of a wait are joined."""
 
     name: str
     analogue: str
@@ -57,23 +59,24 @@ class Thing:
 
 
 WORK = Thing("more or fewer rows", "", "other", None)
-"""The step for the work of a run, if that differs. The other steps then compare times for the same work."""
+"""The step for the work of a run, if the two runs do different amounts. The other steps then compare times for the same
+work."""
 QUEUE = Thing("queueing for a CPU", "", "cpu-queue", None)
 By = Callable[[Spent | Thing], Thing]
 
 
 def by_part(one: Spent | Thing) -> Thing:
-    """Every wait type, with its resource and its signal part separate."""
+    """Gives each wait type two steps, one for its resource part and one for its signal part."""
     return Thing(one.name, one.analogue, one.category, one.part)
 
 
 def by_type(one: Spent | Thing) -> Thing:
-    """Every wait type, as in the nine columns."""
+    """Gives each wait type one step, as in the table of waits with nine columns."""
     return Thing(one.name, one.analogue, one.category, one.part if one.part in ("cpu", "idle", "unaccounted") else None)
 
 
 def by_kind(one: Spent | Thing) -> Thing:
-    """The sum of all waits of one kind."""
+    """Gives all waits of one kind one step."""
     if not is_wait(one.part):
         return by_type(one)
     name, category = KINDS[one.category]
@@ -81,7 +84,7 @@ def by_kind(one: Spent | Thing) -> Thing:
 
 
 def by_cause(one: Spent | Thing) -> Thing:
-    """Waits of one kind together, except that all time in which sessions queued for a CPU is one cause."""
+    """Gives all waits of one kind one step. All time in which sessions queued for a CPU has a step of its own."""
     return QUEUE if one.part == "signal" or one.category == "cpu-queue" else by_kind(one)
 
 
@@ -91,7 +94,7 @@ def is_wait(part: SpentPart | None) -> bool:
 
 @dataclass(frozen=True)
 class Step:
-    """One thing on which time was spent, before and after, in seconds of the mean connection."""
+    """The time spent on one thing before and after the change, in seconds of the mean connection."""
 
     thing: Thing
     before_s: float
@@ -100,16 +103,17 @@ class Step:
 
     @property
     def sure(self) -> bool:
-        """Whether the change is beyond its interval."""
+        """Whether the interval of the change leaves out zero."""
         return leaves_out_zero(self.change)
 
 
 @dataclass(frozen=True)
 class Waterfall:
-    """The steps from one time to another, the largest change first, and the `pairs` of cells that were averaged.
+    """The steps from one time to another, and the `pairs` of cells over which the means are taken. The step with the
+    largest change comes first.
 
-    `change` has its own 95 % interval. `differs`: whether the two times surely differ, over all pairs that could be
-    compared.
+    `change` is the difference of the two times, with its own 95 % interval. `differs` says whether the two times
+    surely differ, in a test that covers all pairs that could be compared.
     """
 
     before_s: float
@@ -119,7 +123,7 @@ class Waterfall:
     pairs: tuple[tuple[str, str], ...]
     differs: bool
     of: Literal["connection", "transaction"] = "connection"
-    """Whether the two times are of a run or of a transaction."""
+    """Whether the two times are those of a run's mean connection or of its mean transaction."""
 
     def step(self, name: str, part: SpentPart | None = None) -> Step | None:
         return next((one for one in self.steps if one.thing.name == name and part in (None, one.thing.part)), None)
@@ -127,8 +131,8 @@ class Waterfall:
 
 @dataclass(frozen=True)
 class Leg:
-    """One step along a factor: from `baseline` to `level`, and the wait that explains most of the change, if one
-    does.
+    """One step along a factor, from `baseline` to `level`. `main` is the step of the wait that explains most of the
+    change; None if no wait does.
     """
 
     baseline: JsonValue
@@ -144,7 +148,7 @@ class Leg:
 
 def adds_up(findings: Findings) -> bool:
     """Whether waits add up to the figure by which cells are compared. They add up to the time of a run or of its mean
-    transaction, and to a mean latency if the cells have a mean transaction, but never to a percentile.
+    transaction. They add up to a mean latency if the cells have a mean transaction. They never add up to a percentile.
     """
     by_mean = findings.compared == "latency-mean" and all(cell.each_s is not None for cell in findings.cells)
     return by_mean or findings.compared in ("elapsed", "time-per-row", "time-per-transaction")
@@ -153,10 +157,10 @@ def adds_up(findings: Findings) -> bool:
 def between(
     findings: Findings, one: str, other: str, *, by: By = by_part, ratio: Estimate | None = None
 ) -> Waterfall | None:
-    """The waterfall from cell `one` to cell `other`; None without waits of both.
+    """The waterfall from cell `one` to cell `other`; None if one of them has no waits.
 
-    `ratio` is the tested ratio of the two times. Without a given ratio, the findings' ratio is used if one of the two
-    cells is the best; otherwise they count as equal.
+    `ratio` is the tested ratio of the two times. If it is not given, and one of the two cells is the best, the
+    findings' ratio is used. Otherwise the two times count as equal.
     """
     known = (row.ratio for row in findings.comparisons if {row.cell_id, row.best_cell_id} == {one, other})
     found = ratio or next(known, Estimate(value=1.0))
@@ -167,10 +171,11 @@ def between(
 def between_levels(
     findings: Findings, factor: str, level: JsonValue, baseline: JsonValue, *, by: By = by_part
 ) -> Waterfall | None:
-    """The waterfall between two levels of a factor: the mean over all pairs of cells that agree in the other factors;
-    None without such a pair.
+    """The waterfall between two levels of a factor. It is the mean over all pairs of cells that agree in the other
+    factors; None if there is no such pair.
 
-    Whether they differ is tested over all pairs of levels of all factors, so one may pick a pair after seeing the data.
+    The test of the difference is corrected for all pairs of levels of all factors. So the reader may choose a pair
+    after seeing the data.
     """
     pairs = _matched(findings, factor, level, baseline)
     found = _waterfall(pairs, by, differs=False)
@@ -182,8 +187,9 @@ def between_levels(
 
 
 def legs(findings: Findings, factor: str) -> tuple[Leg, ...]:
-    """The steps along a factor at which time surely changes. Numeric levels: from the first to the fastest level, and
-    from there to the last. Names: from the slowest to the fastest level.
+    """The steps along a factor at which time surely changes. If the levels are numbers, the steps are from the first to
+    the fastest level, and from the fastest to the last level. If the levels are names, the step is from the slowest to
+    the fastest level.
     """
     found = next((one for one in findings.factors if one.name == factor), None)
     if found is None:
@@ -192,7 +198,7 @@ def legs(findings: Findings, factor: str) -> tuple[Leg, ...]:
 
 
 def leg_of(findings: Findings, factor: str, baseline: JsonValue, level: JsonValue) -> Leg:
-    """The waterfall between two levels. Raises LookupError if no two cells with waits agree in the other factors."""
+    """The step between two levels. Raises LookupError if no two cells with waits agree in the other factors."""
     waterfall, of_types = (between_levels(findings, factor, level, baseline, by=by) for by in (by_kind, by_type))
     if waterfall is None or of_types is None:
         raise LookupError(factor)
@@ -220,7 +226,8 @@ def _ends(findings: Findings, factor: Factor) -> Iterator[tuple[JsonValue, JsonV
 
 
 def _main(waterfall: Waterfall, of_types: Waterfall) -> Step | None:
-    """The wait that explains most of a change; a class of waits, unless one type makes up nearly all of its change."""
+    """The step that explains most of a change; None if no wait explains enough. It is the step of a kind of waits or,
+    if one wait type makes up nearly all of the kind's change, the step of that type."""
     total = waterfall.change.value
     along = [
         step for step in waterfall.steps if is_wait(step.thing.part) and step.thing != WORK and step.sure
@@ -244,7 +251,7 @@ _Cells = tuple[CellSummary, CellSummary]
 
 
 def _matched(findings: Findings, factor: str, level: JsonValue, baseline: JsonValue) -> list[_Cells]:
-    """(cell at the baseline, cell at the level), for all combinations of the other factors in which both cells have
+    """The pairs (cell at the baseline, cell at the level) that agree in the other factors. Both cells of a pair have
     waits.
     """
     at = {key(cell.levels): cell for cell in findings.cells if cell.spent and cell.elapsed_s}
@@ -286,8 +293,9 @@ def _waterfall(pairs: Sequence[_Cells], by: By, *, differs: bool) -> Waterfall |
 
 
 def _changes(pairs: Sequence[_Cells], by: By, more: Sequence[float]) -> dict[Thing, list[Change]]:
-    """The changes of each thing, one for each pair, and the change of the work itself. The first cell's seconds are
-    multiplied by `more`: the second cell's work divided by the first cell's work.
+    """The changes of each thing, with one change for each pair of cells, and the changes of the work itself. `more`
+    has, for each pair, the second cell's work divided by the first cell's work. The first cell's seconds are multiplied
+    by this ratio.
     """
     things: dict[Thing, list[Change]] = {}
     if any(times != 1.0 for times in more):
@@ -295,7 +303,7 @@ def _changes(pairs: Sequence[_Cells], by: By, more: Sequence[float]) -> dict[Thi
     for number, ((one, other), times) in enumerate(zip(pairs, more, strict=True)):
         befores, afters = _grouped(one, by, times), _grouped(other, by, 1.0)
         for thing in {**befores, **afters}:
-            # A wait that a run lacks took 0 s of its time.
+            # If a run has no such wait, the wait took 0 s.
             of_both = (
                 of.get(thing, (0.0,) * len(cell.spent[0].by_run_s)) for cell, of in ((one, befores), (other, afters))
             )
@@ -304,7 +312,8 @@ def _changes(pairs: Sequence[_Cells], by: By, more: Sequence[float]) -> dict[Thi
 
 
 def _grouped(cell: CellSummary, by: By, times: float) -> dict[Thing, tuple[float, ...]]:
-    """Each thing's seconds by run, scaled to the mean time of the cell's table."""
+    """The seconds of each thing in each run, multiplied by `times` and scaled to the mean time by which the cell is
+    compared."""
     arithmetic_s = sum(one.mean_s for one in cell.spent)
     scale = times * time_s(cell) / arithmetic_s if arithmetic_s else 0.0
     groups: dict[Thing, list[float]] = {}

@@ -1,1 +1,1 @@
-"""Names and figures as text, for everything that writes sentences: findings, reports and verbs. Pure."""
+"""Formats names and figures as text for findings, reports and verbs. The functions are pure."""

@@ -1,10 +1,11 @@
-"""Factors, levels and cells as plain text. Pure.
+"""Formats factors, levels and cells as plain text. The functions are pure.
 
-A spec path such as `layout.data_files` reads "data files"; any other path reads as its last part, so that any key of
-the spec can be a factor. A name that the user chose is shown unchanged, with its dots.
+The text for a known path of a spec is a plain name, such as "data files" for `layout.data_files`. The text for any
+other path is its last part, so that each key of the spec can be a factor. A name that the user chose is shown
+unchanged, with its dots.
 
-A cell of several factors is named by its levels in short: "4 files, basic, log on b". `legend` explains these factors
-once. The spec's own short names ([labels]) take precedence wherever a cell is named.
+If a cell has several factors, its text has the short forms of its levels: "4 files, basic, log on b". `legend` explains
+these factors once. If the spec has short names ([labels]), they are used in all texts for cells.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ _FACTOR_NAMES = {
     "target.bin_dir": "server",
 }
 _OF_HARDWARE = {"raid": "RAID level", "lost": "lost drives"}
-_COUNTED = (  # levels of these read as "4 data files"
+_COUNTED = (  # factors whose levels have texts such as "4 data files"
     "server.cores", DATA_FILES, "workload.connections", "workload.rows_per_connection", "workload.rows_per_transaction",
 )  # fmt: skip
 _SHORT = {
@@ -52,9 +53,10 @@ _SHORT = {
     "server.pick_file": "file choice", "between_runs.format_drives": "formatting before each run",
 }  # fmt: skip
 ALONE = ("layout.log", "layout.data")
-"""The factors whose levels are volumes: "log on b"."""
+"""The factors whose levels are volumes. The text of such a level is "log on b"."""
 _CODE = 4
-"""A level of at most this many letters is unclear without its factor, unless it is a word."""
+"""A level with at most this many characters is unclear without its factor. A level with exactly this many letters
+counts as a word and is clear."""
 _STORAGE = ("layout.", "drives.", "volumes.")
 Labels = Mapping[str, str]
 """Maps a factor's name to its short name in the spec."""
@@ -63,7 +65,7 @@ _HOSTS_NAMED = 4
 
 
 def factor_text(name: str) -> str:
-    """A factor's plain name: "layout.data_files" -> "data files", "target.settings.X" -> "X"."""
+    """A factor's plain name: "data files" for "layout.data_files", and "X" for "target.settings.X"."""
     if name in _FACTOR_NAMES:
         return _FACTOR_NAMES[name]
     try:
@@ -81,7 +83,7 @@ def factor_text(name: str) -> str:
 
 
 def title_of(factor: Factor) -> str:
-    """A factor as a heading: the spec's own short name, else its plain name."""
+    """A factor as a heading: the spec's own short name or, if there is none, its plain name."""
     return factor.labels.get(factor.name) or factor_text(factor.name)
 
 
@@ -91,7 +93,7 @@ def factor_labels(factors: Iterable[Factor]) -> dict[str, str]:
 
 
 def is_counted(name: str) -> bool:
-    """Whether the factor's levels read as "4 data files"."""
+    """Whether the factor's levels have texts such as "4 data files"."""
     return name in _COUNTED
 
 
@@ -105,8 +107,8 @@ def is_number(value: object) -> TypeGuard[int | float]:
 
 
 def value_text(value: JsonValue) -> str:
-    """A level's value: booleans as on / off, lists joined by +, an empty list as none, numbers with separated
-    thousands.
+    """The text of a level's value: "on" or "off" for a boolean, "a + b" for a list, "none" for an empty list, and
+    "1,000" for an integer.
     """
     if isinstance(value, bool):
         return "on" if value else "off"
@@ -124,7 +126,8 @@ def _quoted(value: JsonValue) -> str:
 
 
 def level_text(levels: Mapping[str, JsonValue]) -> str:
-    """All levels, each with its factor: "data files = 4, log volume = b"; "" for a cell without factors."""
+    """All levels of a cell, each with its factor: "data files = 4, log volume = b". It is "" if the cell has no
+    factors."""
     return ", ".join(f"{factor_text(name)} = {_quoted(value)}" for name, value in levels.items())
 
 
@@ -146,12 +149,12 @@ def phrase(factor: str, values: Sequence[JsonValue]) -> str:
 
 
 def level_alone(factor: str, value: JsonValue) -> str:
-    """A level in a sentence that has already named its factor: "improved-write", "4 data files", "log on b"."""
+    """A level for a sentence that has already named its factor: "improved-write", "4 data files", "log on b"."""
     return phrase(factor, [value]) if factor in _COUNTED or factor in ALONE else _quoted(value)
 
 
 def listed(items: Sequence[str]) -> str:
-    """ "1", "1 and 2", "1, 2 and 4"."""
+    """The items as a list in a sentence: "1", "1 and 2", "1, 2 and 4"."""
     return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}" if items else ""
 
 
@@ -161,7 +164,7 @@ def labels_of(factors: Iterable[Factor]) -> dict[str, str]:
 
 
 def short_factor(name: str, labels: Labels = NO_LABELS) -> str:
-    """The factor's short name in the spec, else the last part of its path: "files", "format"."""
+    """The factor's short name in the spec. If there is none, a short form of its plain name: "files", "format"."""
     if name in labels:
         return labels[name]
     if name in _SHORT:
@@ -171,7 +174,7 @@ def short_factor(name: str, labels: Labels = NO_LABELS) -> str:
 
 
 def one_of(things: str) -> str:
-    """ "rows per transaction" -> "row per transaction"."""
+    """The singular of a plural: "row per transaction" for "rows per transaction"."""
     head, per, rest = things.partition(" per ")
     return f"{head.removesuffix('s')}{per}{rest}"
 
@@ -182,13 +185,14 @@ def says_enough(level: str) -> bool:
 
 
 def in_reading_order(names: Iterable[str]) -> list[str]:
-    """Factors in reading order: those whose levels are counts first, as in "4 files, basic"."""
+    """The names of factors in the order of texts. Factors whose levels are counts come first, as in "4 files,
+    basic"."""
     return sorted(names, key=lambda name: _COUNTED.index(name) if name in _COUNTED else len(_COUNTED))
 
 
 def cell_text(levels: Mapping[str, JsonValue], labels: Labels = NO_LABELS) -> str:
-    """A cell by its levels in short: "4 files, basic, log on b, X on"; "4 data files" if nothing else varies; "the only
-    layout" without factors. `labels`: the spec's own short names.
+    """The text of a cell. With several factors, it has the levels' short forms: "4 files, basic, log on b, X on". With
+    one factor, it is "4 data files"; without factors, "the only layout". `labels` has the spec's own short names.
     """
     if not levels:
         return "the only layout"
@@ -198,15 +202,15 @@ def cell_text(levels: Mapping[str, JsonValue], labels: Labels = NO_LABELS) -> st
 
 
 def short_text(levels: Mapping[str, JsonValue], labels: Labels = NO_LABELS) -> str:
-    """A cell or a single level in short: "4 files", "basic"."""
+    """The levels of a cell, or a single level, in their short forms: "4 files, basic"."""
     short = [short_factor(name, labels) for name in levels]
     twice = {name for name in levels if name not in labels and short.count(short_factor(name)) > 1}
     return ", ".join(level_in_short(name, levels[name], labels, twice) for name in in_reading_order(levels))
 
 
 def level_in_short(name: str, value: JsonValue, labels: Labels = NO_LABELS, twice: Iterable[str] = ()) -> str:
-    """A level that is clear without a heading: "4 files", "basic", "log on b". `twice`: factors whose short names other
-    factors have, too.
+    """The short form of a level, which is clear without a heading: "4 files", "basic", "log on b". `twice` has the
+    factors whose short names are also the short names of other factors.
     """
     factor, text = factor_text(name) if name in twice else short_factor(name, labels), value_text(value)
     if (name in labels and is_number(value)) or name in _COUNTED:
@@ -218,23 +222,24 @@ def level_in_short(name: str, value: JsonValue, labels: Labels = NO_LABELS, twic
 
 
 def cell_name(cell_id: str, levels: Mapping[str, JsonValue], labels: Labels = NO_LABELS) -> str:
-    """A cell in a sentence, with its id for the table of cells: "c29 (4 files, basic, log on b)"; "4 data files" if
-    nothing else varies.
+    """A cell for use in a sentence. With several factors, its text contains its id, as in the table of cells: "c29 (4
+    files, basic, log on b)". With one factor, it is "4 data files".
     """
     text = cell_text(levels, labels)
     return f"{cell_id} ({text})" if len(levels) > 1 else text
 
 
 def cell_entry(cell_id: object, text: object) -> str:
-    """A cell in a table's column of cells: "c07: 4 data files with log on b"."""
+    """A cell for a column of cells in a table: "c07: 4 data files with log on b"."""
     return f"{cell_id}: {text}"
 
 
 def group_text(cells: Sequence[Mapping[str, JsonValue]], factors: Sequence[Factor], shown: int = 3) -> str:
-    """Several cells in as few words as possible.
+    """A short text for several cells.
 
-    If the cells are all combinations of some levels, each factor is named once ("4 and 8 data files, log on b"), and a
-    factor with all of its levels reads "any". Otherwise the first `shown` cells are listed and the rest counted.
+    If the cells are all combinations of some levels, each factor is named once: "4 and 8 data files, log on b". A
+    factor with all of its levels is named with "any". Otherwise, the text lists the first `shown` cells and the number
+    of the others.
     """
     labels = labels_of(factors)
     if len(cells) == 1:
@@ -260,7 +265,7 @@ def _levels_in_short(name: str, values: Sequence[JsonValue], labels: Labels) -> 
 
 
 def _product(cells: Sequence[Mapping[str, JsonValue]]) -> dict[str, list[JsonValue]] | None:
-    """The levels per factor if `cells` are exactly all combinations of these levels; else None."""
+    """The levels of each factor, if `cells` are exactly all combinations of these levels; otherwise None."""
     subsets: dict[str, list[JsonValue]] = {}
     for cell in cells:
         for name, value in cell.items():
@@ -273,19 +278,20 @@ def _product(cells: Sequence[Mapping[str, JsonValue]]) -> dict[str, list[JsonVal
 
 
 def noun(factors: Sequence[Factor], number: int = 1) -> str:
-    """The noun for cells: "layout(s)" if only storage varies, else "combination(s)"."""
+    """The noun for cells: "layout(s)" if only storage varies, otherwise "combination(s)"."""
     paths = [path for factor in factors for level in factor.levels for path in level.sets]
     word = "layout" if all(path.startswith(_STORAGE) for path in paths) else "combination"
     return word if number == 1 else f"{word}s"
 
 
 def repetition_text(repetition: int) -> str:
-    """The text "repetition 3". Burn-in runs, whose repetitions count down from 0, read "burn-in run 1" and so on."""
+    """The text for a repetition: "repetition 3". For burn-in runs, whose repetitions are 0, -1, -2 and so on, it is
+    "burn-in run 1", "burn-in run 2" and so on."""
     return f"repetition {repetition}" if repetition > 0 else f"burn-in run {1 - repetition}"
 
 
 def unmet_text(run: Run) -> str:
-    """The checks that a run failed: the requested and the actual value of each."""
+    """The checks that a run failed, each with the requested and the actual value."""
     checks = run.measurement.unverified if run.measurement is not None else ()
     return "; ".join(f"{check.name}: asked {check.asked}, got {check.got or 'no answer'}" for check in checks)
 
@@ -297,7 +303,7 @@ def hosts_text(names: Sequence[str]) -> str:
     return listed([*shown[:_HOSTS_NAMED], f"{left} more"]) if left > 0 else listed(shown)
 
 
-# --- adapts texts from elsewhere for use in a sentence ----------------------------------------------------------------
+# --- texts of servers and machines, adapted for use in a sentence -----------------------------------------------------
 
 
 def without_stop(text: str) -> str:
@@ -306,7 +312,7 @@ def without_stop(text: str) -> str:
 
 
 def in_brackets(*texts: str) -> str:
-    """`texts` in brackets, after a space; unknown (empty) texts are left out."""
+    """`texts` in brackets, after a space. Empty texts are left out; "" if all are empty."""
     known = ", ".join(text for text in texts if text)
     return f" ({known})" if known else ""
 

@@ -1,7 +1,7 @@
-"""Numbers as text, with their units. Pure.
+"""Formats numbers as text with their units. The functions are pure.
 
-Every formatter returns "" for None: unknown figures stay empty and never show as 0. An interval sets the number of
-digits, so that the runs support every digit shown.
+Each formatter returns "" for None, so unknown figures are shown as empty and never as 0. The interval of a figure
+determines the number of its digits, so that the runs support each digit.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ _SECOND_UNITS = ((1e-6, 1e9, "ns"), (1e-3, 1e6, "µs"), (0.1, 1e3, "ms"))
 _TOO_WIDE = 100
 _FAR_TOO_WIDE = 1e6
 MANY_TIMES = 9.0
-"""From this ratio of two times on, a change is given as a multiple."""
+"""If a time grew by at least this many times its old value, the change is shown as a multiple ("11 times as long")."""
 _LEAST_BOUND = 1.0011
-"""Bounds closer to 1 are shown as this value, which is still true and has a visible digit: "at most 0.1 % slower"."""
+"""An upper bound that is closer to 1 is shown as this value, so that the text is "at most 0.1 % slower". It is still an
+upper bound."""
 _MB = 1e6
 _BYTE_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")
 _MAKERS_UNITS = ("bytes", "KB", "MB", "GB", "TB", "PB")
@@ -36,14 +37,15 @@ _AFTER_NUMBER = re.compile(rf"(?<=\d) (?={_UNIT}(?!\w))|(?<=%) (?=CIs?(?!\w))")
 
 
 def keep_together(text: str) -> str:
-    """`text` with no-break spaces between numbers and their units, for output that wraps lines."""
+    """Replaces the spaces between numbers and their units by no-break spaces, for output that wraps lines."""
     return _AFTER_NUMBER.sub("\u00a0", text)
 
 
 def decimals_for(values: Sequence[float], half_width: float | None, significant: int = 3) -> int:
-    """The decimals of a figure: two digits of its uncertainty if that starts with 1, else one digit.
+    """The number of decimals for figures with these values and this half width of an interval.
 
-    Without an interval: `significant` digits of the largest value. A value has at least three digits, as in ladders.
+    Two digits of the half width are shown if its first digit is 1; otherwise one digit. A value has at least three
+    digits, as in ladders. If there is no interval, the largest value has `significant` digits.
     """
     largest = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
     if largest == 0:
@@ -62,7 +64,7 @@ def _number(value: float, decimals: int) -> str:
 
 
 def significant(value: float, digits: int = 3) -> str:
-    """`value` rounded to significant digits, thousands separated: 189734 -> "190,000"."""
+    """`value` rounded to `digits` significant digits, with separated thousands: "190,000" for 189734."""
     if value == 0 or not math.isfinite(value):
         return "0" if value == 0 else ""
     order = math.floor(math.log10(abs(value)))
@@ -70,14 +72,14 @@ def significant(value: float, digits: int = 3) -> str:
 
 
 def round_figure(value: float) -> str:
-    """A number that was rounded on purpose, such as the start of an axis: 9.8 -> "9.8"."""
+    """A number that is already round, such as the start of an axis, without zeros at its end: "9.8" for 9.8."""
     text = significant(value, 4)
     return text.rstrip("0").removesuffix(".") if "." in text else text
 
 
 def round_figures(low: float, high: float, most: int = 9) -> list[float]:
-    """The round figures from `low` to `high`, both above 0: equal steps in a narrow range, else 1, 2, 5, 10, ... or, if
-    these are too many, 1, 10, 100, ...
+    """The round figures from `low` to `high`, which are both above 0. In a narrow range, they have equal steps.
+    Otherwise, they are 1, 2, 5, 10 and so on. If these are more than `most`, they are 1, 10, 100 and so on.
     """
     powers = range(math.floor(math.log10(low)) - 3, math.ceil(math.log10(high)) + 1)
     series = [float(f"{digit}e{power}") for power in powers for digit in (1, 2, 5)]
@@ -93,7 +95,8 @@ def _second_unit(value: float) -> tuple[float, str]:
 
 
 def seconds(value_s: float | None, half_width_s: float | None = None) -> str:
-    """Seconds as "2.41 s", "83 ms" or "5.2 µs"; the `half_width_s` of the interval sets the digits."""
+    """Seconds as "2.41 s", "83 ms" or "5.2 µs". The half width of the interval (`half_width_s`) determines the
+    digits."""
     if value_s is None or not math.isfinite(value_s):
         return ""
     factor, unit = _second_unit(value_s)
@@ -102,21 +105,22 @@ def seconds(value_s: float | None, half_width_s: float | None = None) -> str:
 
 
 def seconds_like(value_s: float, all_s: Sequence[float]) -> str:
-    """A time in the unit of the largest of `all_s`, with three digits of the smallest, so that a column is aligned."""
+    """A time for a column with the times `all_s`. All have the unit of the largest, and as many decimals as give the
+    smallest three digits. So the column is aligned."""
     factor, unit = _second_unit(max(all_s))
     return f"{_number(value_s * factor, decimals_for([min(all_s) * factor], None))} {unit}"
 
 
 def seconds_moved(before_s: float, after_s: float) -> str:
-    """Two times in the unit of the larger one, such as "5.10 -> 0.04 ms"."""
+    """Two times in the unit of the larger time, such as "5.10 -> 0.04 ms"."""
     factor, unit = _second_unit(max(before_s, after_s))
     decimals = decimals_for([before_s * factor, after_s * factor], None)
     return f"{_number(before_s * factor, decimals)} -> {_number(after_s * factor, decimals)} {unit}"
 
 
 def seconds_number(value_s: float | None, decimals: int) -> str:
-    """Seconds without unit, for a table column whose heading names it. A value too small for the column is "<0.01", not
-    0.
+    """Seconds without their unit, for a table column whose heading has the unit. If a value is too small for the
+    column, its text is "<0.01" instead of 0.
     """
     if value_s is None or not math.isfinite(value_s):
         return ""
@@ -153,7 +157,7 @@ def percent(share: float | None, decimals: int | None = None) -> str:
 
 
 def signed_percent(ratio: float | None, half_width: float | None = None) -> str:
-    """A ratio of elapsed times as a change, for tables: 1.22 -> "+22 %", 0.82 -> "-18 %", 2.4 -> "x 2.4"."""
+    """A ratio of elapsed times as a change, for tables: "+22 %" for 1.22, "-18 %" for 0.82, and "x 2.4" for 2.4."""
     if ratio is None or not math.isfinite(ratio):
         return ""
     if abs(ratio - 1) < 0.0005:
@@ -164,26 +168,26 @@ def signed_percent(ratio: float | None, half_width: float | None = None) -> str:
 
 
 def ratio_text(ratio: float, decimals: int = 2) -> str:
-    """A ratio of times: "1.04"; "17" if it is large."""
+    """A ratio of times: "1.04", or "17" for a large ratio."""
     return significant(ratio, 2) if ratio >= 10 else _number(ratio, decimals if ratio < 2 else 2)
 
 
 def ratio_estimate(ratio: Estimate, decimals: int = 2) -> str:
-    """A ratio with its interval, for a column whose heading names the interval: "1.22 (1.17 to 1.27)"."""
+    """A ratio with its interval, for a column whose heading says what the interval is: "1.22 (1.17 to 1.27)"."""
     return ratio_text(ratio.value, decimals) + ends_in_brackets(ratio, lambda end: ratio_text(end, decimals))
 
 
 def at_least_slower(low: float) -> str:
-    """The lower bound of a cell's extra time as text: "at least 4 %", "at least 2.1 times as long"."""
+    """The lower bound of a cell's additional time as text: "at least 4 %", or "at least 2.1 times as long"."""
     return f"at least {ratio_text(low)} times as long" if low >= 2 else f"at least {percent(low - 1)}"
 
 
 def signed_estimate(ratio: Estimate | None) -> str:
-    """A change with its interval, for a column whose heading names the interval: "+22 % (17 to 27 % more)"."""
+    """A change with its interval, for a column whose heading says what the interval is: "+22 % (17 to 27 % more)"."""
     if ratio is None:
         return ""
     interval = ratio_interval(ratio).removeprefix(f"{_joint(ratio)} ")
-    if interval.endswith("times"):  # as the value then is
+    if interval.endswith("times"):  # then the value is shown as a multiple, too
         return f"x {significant(ratio.value, 2)} ({interval.removesuffix(' times')})"
     if interval.endswith("%"):
         interval += " more" if ratio.value > 1 else " less"
@@ -191,13 +195,13 @@ def signed_estimate(ratio: Estimate | None) -> str:
 
 
 def at_most_slower(bound: float) -> str:
-    """The upper bound of a cell's extra time over the truly fastest: "at most 6.2 % slower"."""
+    """The upper bound of a cell's additional time relative to the truly fastest cell: "at most 6.2 % slower"."""
     return f"at most {percent(max(bound, _LEAST_BOUND) - 1)} slower"
 
 
 def change(ratio: float | None, half_width: float | None = None, per: str = "") -> str:
-    """A ratio of elapsed times as text: "18 % less time", "22 % more time", "2.4 times as long"; `per` is appended,
-    such as " per row".
+    """A ratio of elapsed times as text: "18 % less time", "22 % more time", or "2.4 times as long". `per`, such as "
+    per row", is appended.
     """
     if ratio is None or not math.isfinite(ratio):
         return ""
@@ -209,7 +213,7 @@ def change(ratio: float | None, half_width: float | None = None, per: str = "") 
 
 
 def differs_by(ratio: Estimate) -> str:
-    """By how much two changes differ: "22 % (joint 95 % CI 17 to 27 %)", or "a factor of 2.4 (...)"."""
+    """The ratio of two changes as text: "22 % (joint 95 % CI 17 to 27 %)", or "a factor of 2.4 (...)"."""
     interval = ratio_interval(ratio)
     amount = f"a factor of {significant(ratio.value, 2)}"
     if ratio.value < 2 and not interval.endswith(" times"):
@@ -218,7 +222,8 @@ def differs_by(ratio: Estimate) -> str:
 
 
 def _share_of_change(share: float, half_width: float | None) -> str:
-    """|share| in per cent, with the digits that its interval supports, but never rounded to 0."""
+    """The absolute value of `share` in per cent. It has the digits that its interval supports, but is never rounded to
+    0."""
     if half_width is None:
         return percent(abs(share))
     decimals = _change_decimals(half_width)
@@ -231,7 +236,7 @@ def _change_decimals(half_width: float) -> int:
 
 
 RATES: Mapping[Unit, str] = {"rows": "rows/s", "requests": "IO/s", "transactions": "transactions/s"}
-"""The unit of a rate."""
+"""The unit of a rate, by the unit of the work."""
 
 
 def rate(value: float | None, unit: Unit) -> str:
@@ -245,7 +250,7 @@ def rows_per_s(value: float | None, unit: str = "rows/s") -> str:
 
 
 def limit_text(rate: str, limit: float) -> str:
-    """A volume's highest rate as text: "600 writes/s", "20 MB/s read"."""
+    """The limit of a volume's rate as text: "600 writes/s", or "20 MB/s read"."""
     what = "read" if rate.startswith("read") else "write"
     if rate.endswith("iops"):
         return f"{significant(limit)} {what}s/s"
@@ -253,7 +258,7 @@ def limit_text(rate: str, limit: float) -> str:
 
 
 def count(value: float | None) -> str:
-    """A count with thousands separated. A mean count between 0 and 10 keeps one decimal."""
+    """A count with separated thousands. A mean count below 10 that is no integer has one decimal."""
     if value is None or not math.isfinite(value):
         return ""
     if value != round(value) and abs(value) < 9.95:
@@ -301,17 +306,18 @@ def _level(estimate: Estimate) -> str:
 
 
 def ends_in_brackets(estimate: Estimate, show: Callable[[float], str], name: str = "") -> str:
-    """The interval after a figure: " (95 % CI 2.36 to 2.47)", with `name` "95 % CI "; "" if there is no interval."""
+    """The interval in brackets, for use after a figure: " (2.36 to 2.47)". `name`, such as "95 % CI ", is written
+    before the ends. It is "" if there is no interval."""
     if estimate.low is None or estimate.high is None:
         return ""
     return f" ({name}{show(estimate.low)} to {show(estimate.high)})"
 
 
 def share_estimate(estimate: Estimate | None) -> str:
-    """A fraction (0..1) with its interval: "29 % (95 % CI 26 to 32 %)"; only the fraction if too few runs allow no
-    interval.
+    """A fraction (0..1) with its interval: "29 % (95 % CI 26 to 32 %)". If there are too few runs for an interval, the
+    text has only the fraction.
 
-    If the whole interval is too small to show, the text is "less than 0.1 % (95 % CI, too)".
+    If the whole interval is too small to be shown, the text is "less than 0.1 % (95 % CI, too)".
     """
     if estimate is None:
         return ""
@@ -328,12 +334,13 @@ def share_estimate(estimate: Estimate | None) -> str:
 
 
 def times_estimate(ratio: Estimate) -> str:
-    """A ratio of figures other than times, with its interval: "0.965 times (95 % CI 0.938 to 0.992)"."""
+    """A ratio of figures that are not times, with its interval: "0.965 times (95 % CI 0.938 to 0.992)"."""
     return f"{ratio.value:.3f} times{ends_in_brackets(ratio, '{:.3f}'.format, f'{_level(ratio)} ')}"
 
 
 def seconds_estimate(estimate: Estimate | None) -> str:
-    """A time with its interval: "2.41 s (95 % CI 2.36 to 2.47 s)", or a note if too few runs allow no interval."""
+    """A time with its interval: "2.41 s (95 % CI 2.36 to 2.47 s)". If there are too few runs for an interval, the
+    brackets say so."""
     if estimate is None:
         return ""
     factor, unit = _second_unit(estimate.value)
@@ -352,7 +359,7 @@ def rows_per_s_estimate(estimate: Estimate | None, unit: str = "rows/s") -> str:
 
 
 def _interval(estimate: Estimate, show: Callable[[float], str], unit: str = "") -> str:
-    """ "95 % CI 2.36 to 2.47 s"; "" if there is no interval."""
+    """The text "95 % CI 2.36 to 2.47 s"; "" if there is no interval."""
     if estimate.low is None or estimate.high is None:
         return ""
     too_wide = estimate.high > _FAR_TOO_WIDE * abs(estimate.value)
@@ -363,10 +370,12 @@ def _interval(estimate: Estimate, show: Callable[[float], str], unit: str = "") 
 def ratio_interval(ratio: Estimate | None) -> str:
     """The interval of a ratio as changes: "joint 95 % CI 17 to 27 %", or "joint 95 % CI 2 % less to 8 % more".
 
-    Joint: it holds together with the intervals of all other ratios of its kind; the interval of a mean holds by itself.
-    An end that rounds to no change is written as 0 if the interval includes no change, else as more than 0.
+    The interval is joint, because it holds together with the intervals of all other ratios of its kind. The interval of
+    a mean holds by itself. If an end is rounded to no change, it is written as "0" if the interval includes no change,
+    and as "more than 0" if it does not.
 
-    If one end is a hundred times the other, only the informative end is given or, if there is none, "too wide to say".
+    If one end is more than a hundred times the other, the text has only the informative end. If there is none, it is
+    "too wide to say".
     """
     if ratio is None or ratio.low is None or ratio.high is None:
         return ""
@@ -375,7 +384,7 @@ def ratio_interval(ratio: Estimate | None) -> str:
     elif ratio.high >= 2:
         digits = 2 if significant(ratio.low, 2) != significant(ratio.high, 2) else 3
         low, high = (significant(end, digits) for end in (ratio.low, ratio.high))
-        if low == "1.0":  # a ratio that is not 1 must not read as 1.0
+        if low == "1.0":  # a ratio that is not 1 must not be shown as 1.0
             low = f"{1 + float(f'{ratio.low - 1:.1g}'):g}"
         text = f"{low} to {high}{' times' * (ratio.value < 2)}"
     elif ratio.low <= 1 <= ratio.high:
@@ -400,7 +409,7 @@ def _change_to_change(low: float, high: float) -> str:
     """The text "17 to 27 %", for changes in one direction."""
     decimals = _change_decimals((high - low) / 2)
     small, large = sorted((abs(low), abs(high)))
-    # An interval that excludes no change must not seem to begin there.
+    # If an interval does not include 0, its lower end must not be shown as 0.
     while decimals < 2 and small > 0 and _shown_as_nothing(small, decimals):
         decimals += 1
     start = "more than 0" if 0 < small < 0.00005 else percent(small, decimals).removesuffix(" %")
@@ -422,21 +431,22 @@ def _wide_interval(low: float, high: float) -> str:
 
 
 def change_estimate(ratio: Estimate | None, per: str = "") -> str:
-    """A change with its interval: "22 % more time (joint 95 % CI 17 to 27 %)"; `per`: appended, such as " per row"."""
+    """A change with its interval: "22 % more time (joint 95 % CI 17 to 27 %)". `per`, such as " per row", is appended
+    to the change."""
     if ratio is None:
         return ""
     interval, value = ratio_interval(ratio) or "no interval: too few runs", change(ratio.value, ratio.half_width, per)
-    if ratio.value < 2 and interval.endswith(" times"):  # as the value then is
+    if ratio.value < 2 and interval.endswith(" times"):  # then the value is shown as a multiple, too
         value, interval = f"{significant(ratio.value, 2)} times as long{per}", interval.removesuffix(" times")
     return f"{value} ({interval})"
 
 
-# --- formats figures by the unit at the end of their names ------------------------------------------------------------
+# --- figures whose names end with their units -------------------------------------------------------------------------
 
 
 def quantity_text(name: str, value: JsonValue | None) -> str:
-    """A figure in its unit: `write_bytes` -> "512 MB", `busy_s` -> "1.50 s"; a drive's `usable_bytes` in its
-    manufacturer's units.
+    """A figure with the unit that its name ends with: "512 MiB" for `write_bytes`, and "1.50 s" for `busy_s`. A drive's
+    `usable_bytes` are shown in decimal units, as its manufacturer shows them.
     """
     if value is None:
         return ""

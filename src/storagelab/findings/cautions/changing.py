@@ -1,5 +1,5 @@
-"""Changes of times that don't depend on the current layout: carry-over from the previous run, and drifts or jumps
-during the experiment.
+"""Cautions about changes of times that don't depend on the current layout: carry-over from the previous run, and drifts
+or jumps during the experiment.
 """
 
 from __future__ import annotations
@@ -20,32 +20,33 @@ from storagelab.words.numbers import MANY_TIMES, count, percent, significant
 
 
 class CarryOver(Caution):
-    """Runs after one of `levels` took longer than others, in every layout: a `change` of 0.12 means 12 % longer."""
+    """Runs that came after a run of `levels` took longer than others, in every layout. A `change` of 0.12 means 12 %
+    longer."""
 
     kind, group = "carry-over", "time"
     levels: Mapping[str, JsonValue]
     change: float
     p_value: float
     corrected: bool
-    """Whether times are corrected for it."""
+    """Whether times are corrected for this effect."""
     balanced: bool
-    """Whether the order was balanced, so that it affects all layouts equally."""
+    """Whether the order was balanced, so that the effect is the same for all layouts."""
 
     def sentence(self, findings: Findings) -> str:
         layouts, before = noun(findings.factors, 2), cell_text(self.levels, labels_of(findings.factors))
         if self.corrected:
-            so = "That is taken out of the times, and intervals are as much wider as it is uncertain."
+            so = "Times are corrected for this effect, and intervals include the error of the correction."
         elif self.balanced:
-            so = f"In this order it hits all {layouts} about alike, and intervals are wider for it."
+            so = f"In this order, the effect is about the same for all {layouts}, and it makes intervals wider."
         else:
             so = (
-                f"In this order it hits the other {layouts} more often, so a gain may be due to it: "
-                "run it under a new name."
+                f"In this order, more runs of the other {layouts} are affected, so a gain may be due to it. "
+                "Run the experiment again under a new name."
             )
         return (
-            f"Runs after {before} take {_longer(self.change)}, whatever the {noun(findings.factors)}: a run "
-            f"leaves something behind, such as dirty pages or a drive's work. {so} For times without it, let the drive "
-            "rest before each run (between_runs.pause_s), prepare it anew, or make more repetitions."
+            f"Runs after {before} take {_longer(self.change)}, whatever the {noun(findings.factors)}. A run affects "
+            f"the next one, for example by dirty pages or unfinished work of a drive. {so} To avoid the effect, pause "
+            "before each run (between_runs.pause_s) or prepare the drive anew. More repetitions reduce it."
         )
 
     def brief(self, findings: Findings) -> str:
@@ -75,7 +76,8 @@ DRIFT_P_VALUE = 0.01
 
 
 class Drift(Caution):
-    """Times drifted, in every layout. A `change` of 0.05 means times 5 % longer at the end; `null` if unknown."""
+    """Times changed steadily in all layouts. A `change` of 0.05 means that times were 5 % longer at the end; `null` if
+    unknown."""
 
     kind, group = "drift", "time"
     change: float | None
@@ -88,8 +90,8 @@ class Drift(Caution):
         which, so = noun(findings.factors), _so(self, findings)
         if self.change is None:
             return (
-                f"Times changed steadily from run to run{block}, whatever the {which}; the runs made don't tell by how "
-                f"much in all. {so}"
+                f"Times changed steadily from run to run{block}, whatever the {which}. The runs don't show the size of "
+                f"the whole change. {so}"
             )
         return f"Times {_moved(self.change)} from the first run{block} to the last, whatever the {which}. {so}"
 
@@ -99,7 +101,7 @@ class Drift(Caution):
 
 
 class Step(Caution):
-    """Times jumped at number `run` of `runs`, counted from 1."""
+    """Times jumped at run number `run` of `runs`, counted from 1."""
 
     kind, group = "step", "time"
     change: float
@@ -114,9 +116,9 @@ class Step(Caution):
         if self.change >= MANY_TIMES:
             moved = f"{significant(1 + self.change, 2)} times as long"
         return (
-            f"Times jumped at run {count(self.run)} of {count(self.runs)}: from then on they are {moved}, whatever "
-            f"the {noun(findings.factors)}. Check what happened to the machine then (run.log and the time series have "
-            f"the time of each run). {_so(self, findings)}"
+            f"Times jumped at run {count(self.run)} of {count(self.runs)}. From then on, they are {moved}, whatever "
+            f"the {noun(findings.factors)}. Check what happened to the machine at that time (run.log and the time "
+            f"series have the time of each run). {_so(self, findings)}"
         )
 
     def brief(self, findings: Findings) -> str:
@@ -130,29 +132,29 @@ def _moved(change: float) -> str:
 
 
 def _so(found: Drift | Step, findings: Findings) -> str:
-    """The consequence of a change during the experiment for the verdict, and a remedy."""
+    """A text on how a change during the experiment affects the verdict, and on how to avoid it."""
     if findings.provenance == "simulated" and found.order == "randomised":
-        return "The drives' history caused it; the order was random, so on average it affects all alike."
+        return "The drives' history caused it. The order was random, so on average it affects all alike."
     if findings.provenance == "simulated":
         return (
-            "Late runs may owe their times to the drives' history as well as to their layouts: "
-            'order = "randomised" and between_runs.burn_in separate the two.'
+            "The times of late runs may be due to the drives' history and not only to their layouts. To separate the "
+            'two, set order = "randomised" and between_runs.burn_in.'
         )
-    rest = "rest the drive between runs (between_runs.pause_s)"
+    rest = "pause between runs (between_runs.pause_s)"
     if found.blocks > 1:
-        return f"A late block looks different for that reason alone, so blocks are not compared; {rest}."
+        return f"A late block looks different for that reason alone, so blocks are not compared. To avoid it, {rest}."
     if found.order == "randomised":
         return (
-            "The order was random and cells are compared within each repetition, so the verdict hardly suffers; for "
-            f"steadier times, {rest}."
+            "The order was random and cells are compared within each repetition, so the verdict is hardly affected. "
+            f"For steadier times, {rest}."
         )
     return f'Late cells look different for that reason alone. Use order = "randomised", and {rest}.'
 
 
 def check_changes(evidence: Evidence) -> Iterator[Drift | Step]:
-    """Finds drifts and steps. For a single block in random order, such changes are only a note, because its rounds
-    absorb them."""
-    at: dict[tuple[str, str], int] = {}  # each host by itself: a slower host is not a change over time
+    """Finds drifts and jumps. If there is only one block in random order, they are only notes, because cells are
+    compared within rounds."""
+    at: dict[tuple[str, str], int] = {}  # separate for each host, because a slower host is no change over time
     left_out = set(evidence.basis.left_out)
     whole = evidence.basis.compared == "elapsed"  # otherwise runs differ in their amount of work
     rows = [
@@ -187,8 +189,8 @@ def check_changes(evidence: Evidence) -> Iterator[Drift | Step]:
 
 
 def _longest_block(evidence: Evidence) -> float:
-    """The length of a block in places of the order, from its first run made to its last. Missing runs of a stopped
-    campaign don't count, because times may not continue in the same way.
+    """The length of the longest block, in places of the order, from its first stored run to its last. Runs that a
+    stopped campaign has not made don't count, because the change may not continue in the same way.
     """
     places: dict[int, list[int]] = defaultdict(list)
     for run in evidence.runs:

@@ -1,4 +1,5 @@
-"""Runs that measure parts of the server's checkpoint cycles, or begin before its redo log is full."""
+"""Cautions about runs that measure parts of the server's checkpoint cycles, or that begin before the server's redo log
+is full."""
 
 from __future__ import annotations
 
@@ -14,19 +15,20 @@ from storagelab.words.names import noun
 from storagelab.words.numbers import bytes_, percent, plural, seconds, significant
 
 SHARE_LEAST = 0.1
-"""As a share of a run: a shorter part before the log is full hardly matters. As a share of a log: fewer images of whole
-pages hardly matter."""
+"""Smaller shares hardly matter. Used for the share of a run before the log is full, and for the share of whole-page
+images in a log."""
 PAGE_BYTES = 8192
-"""PostgreSQL's default page size. With wal_compression, images are smaller, so the share is an upper bound."""
+"""PostgreSQL's default page size. With wal_compression, images are smaller, so the calculated share is an upper
+bound."""
 GROWS_LEAST = 0.25
-"""If the log in use grows by less than this share of the log written, pages are written about as fast as they
-change."""
+"""If the log in use grows by less than this share of the bytes written to the log, the server writes pages about as
+fast as they change."""
 
 
 class LogFills(Caution):
-    """Runs are measured before the redo log is full. By cell, the mean share of the measured time before the log is
-    full is between `fewest` and `most`. `longest_s` is the longest time from the start of the measurement until a log
-    was full; None if no log was full. `all_bytes` is the smallest space in a log."""
+    """The measurement of runs begins before the redo log is full. The mean share of the measured time before the log is
+    full is between `fewest` and `most` in these cells. `longest_s` is the longest time from the start of a measurement
+    until the log was full; None if no log became full. `all_bytes` is the space in the smallest log."""
 
     kind, group = "log-fills", "runs"
     short = "runs count before the redo log is full"
@@ -41,14 +43,14 @@ class LogFills(Caution):
         later = f" by {seconds(self.longest_s)}" if self.longest_s and self.longest_s > 0 else ""
         return (
             f"{plural(self.runs, 'run')}{self.where(findings)} counted before the redo log was full, for {share} of "
-            "the time. Until then the server need not write changed pages, so times are shorter than they stay, and "
-            f"the longer so, the larger the log. Raise workload.warm_up{later}, or choose a smaller log "
+            "the time. Until then, the server need not write changed pages, so times are shorter than later. The "
+            f"larger the log, the longer this lasts. Raise workload.warm_up{later}, or choose a smaller log "
             f"(innodb_log_file_size; room in it: {bytes_(self.all_bytes)})."
         )
 
 
 class LogNeverFull(Caution):
-    """No run's redo log became full: `longest_s` is the longest measured time."""
+    """The redo log became full in no run. `longest_s` is the longest measured time."""
 
     kind, group = "log-never-full", "drive"
     short = "the redo log was never full"
@@ -57,9 +59,10 @@ class LogNeverFull(Caution):
 
     def sentence(self, findings: Findings) -> str:
         return (
-            f"The redo log (room for {bytes_(self.all_bytes)}) was not full in any run, the longest of which counted "
-            f"{seconds(self.longest_s)}: until then the server need not write changed pages, and the figures don't "
-            "contain what that costs. For that, raise workload.warm_up, or choose a smaller log (innodb_log_file_size)."
+            f"The redo log (room for {bytes_(self.all_bytes)}) was not full in any run. The longest run counted "
+            f"{seconds(self.longest_s)}. Until the log is full, the server need not write changed pages, so the "
+            "figures don't include the cost of that. To include it, raise workload.warm_up, or choose a smaller log "
+            "(innodb_log_file_size)."
         )
 
 
@@ -88,8 +91,8 @@ def _least_room(runs: Sequence[Measurement]) -> float:
 
 
 def _share_before(run: Measurement) -> float:
-    """The share of a run's measured time before its log was full; 0 if the server writes pages as fast as they
-    change."""
+    """The share of a run's measured time before its log was full. It is 0 if the server wrote pages as fast as they
+    changed."""
     room = run.counters[LOG_ROOM]
     if "full_after_s" in room:
         return min(1.0, max(0.0, room["full_after_s"] / run.elapsed_s)) if run.elapsed_s > 0 else 0.0
@@ -98,8 +101,8 @@ def _share_before(run: Measurement) -> float:
 
 
 class PartsOfCycles(Caution):
-    """`runs` runs measure parts of checkpoint cycles; between `fewest` and `most` checkpoints began in a minute, by
-    cell. `judged`: whether the cells are compared in spite of this.
+    """`runs` runs measure parts of checkpoint cycles. Between `fewest` and `most` checkpoints began per minute in these
+    cells. `judged` says whether the cells are compared in spite of this.
     """
 
     kind, group, unable = "checkpoint-cycles", "runs", "checkpoint-cycles"
@@ -111,13 +114,13 @@ class PartsOfCycles(Caution):
     def sentence(self, findings: Findings) -> str:
         rate = significant(self.fewest, 2) + f" to {significant(self.most, 2)}" * (self.most > self.fewest)
         so = (
-            f"So a difference may come from when checkpoints began, and not from the {noun(findings.factors, 2)}."
+            f"So the times of checkpoints may cause a difference, and not the {noun(findings.factors, 2)}."
             if self.judged
             else f"So these {noun(findings.factors, 2)} are not compared."
         )
         return (
-            f"{plural(self.runs, 'run')}{self.where(findings)} don't hold whole checkpoint cycles: while they counted, "
-            f"{rate} checkpoints began in a minute, and throughput falls after each. {so} {_way_out(self)}"
+            f"{plural(self.runs, 'run')}{self.where(findings)} don't contain whole checkpoint cycles. While they "
+            f"counted, {rate} checkpoints began per minute, and throughput falls after each. {so} {_way_out(self)}"
         )
 
     def brief(self, findings: Findings) -> str:
@@ -129,15 +132,16 @@ class PartsOfCycles(Caution):
 
 def _way_out(found: PartsOfCycles) -> str:
     if found.judged:
-        auto = 'Let workload.warm_up be "auto" (not with sysbench), which counts whole cycles'
-        return f"{auto}, or raise workload.duration to five of them."
+        auto = 'Set workload.warm_up = "auto" (not with sysbench), so that runs count whole cycles'
+        return f"{auto}, or raise workload.duration to five cycles."
     often = "make checkpoints come more often (checkpoint_timeout)"
     return f"Raise workload.warm_up_at_most and workload.duration, or {often}."
 
 
 class NoCheckpoint(Caution):
-    """No checkpoint of the server began during measurements. `full_page_share` is the share of whole-page images in the
-    log; a page needs one after each checkpoint. None if the server doesn't count them."""
+    """No checkpoint of the server began during measurements. `longest_s` is the longest measured time.
+    `full_page_share` is the share of whole-page images in the log; None if the server doesn't count them. The server
+    writes such an image when a page first changes after a checkpoint."""
 
     kind, group = "no-checkpoint", "drive"
     short = "no checkpoint began while runs counted"
@@ -147,14 +151,14 @@ class NoCheckpoint(Caution):
     def sentence(self, findings: Findings) -> str:
         share = self.full_page_share or 0.0
         images = (
-            f"Up to {percent(share)} of the log was images of whole pages, one for each page's first change since a "
-            "checkpoint: the longer a run, the smaller that part, and ratios change with it. "
+            f"Up to {percent(share)} of the log was images of whole pages. The server writes one when a page first "
+            "changes after a checkpoint. The longer a run, the smaller is their share, and ratios change with it. "
         ) * (share >= SHARE_LEAST)
         return (
-            "No checkpoint of the server began in any run, the longest of which counted "
-            f"{significant(self.longest_s, 3)} s: the figures are those of a server between two checkpoints, and say "
-            f"nothing of what checkpoints cost. {images}Raise workload.duration, or make checkpoints come more often "
-            "(checkpoint_timeout, max_wal_size)."
+            "No checkpoint of the server began while runs counted. The longest run counted "
+            f"{significant(self.longest_s, 3)} s. So the figures are those of a server between two checkpoints, and "
+            f"don't include the cost of checkpoints. {images}Raise workload.duration, or make checkpoints come more "
+            "often (checkpoint_timeout, max_wal_size)."
         )
 
 

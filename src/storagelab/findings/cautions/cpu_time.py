@@ -1,4 +1,5 @@
-"""Runs that lost CPU time to other programs or to a quota of their control groups, or that used all CPUs."""
+"""Cautions about runs that lost CPU time to other programs or to a quota of their control groups, or that used all
+CPUs."""
 
 from __future__ import annotations
 
@@ -15,13 +16,14 @@ from storagelab.words.numbers import count, percent, plural, seconds
 
 OTHERS_SHARE_MOST = 0.10
 OTHERS_RUNS_MOST = 0.10
-"""An occasional disturbed run is normal; more than a tenth of the runs means a busy machine."""
+"""If more than this share of the runs is disturbed, the machine is busy. A single disturbed run is normal."""
 THROTTLED_MOST = 0.01
 CPU_SHARE_MOST = 0.9
 
 
 class BusyMachine(Caution):
-    """Others used the machine: up to `others_share` of all CPUs' time. Of `checked` runs, `runs` exceed the limit."""
+    """Other programs used the machine. They took up to `others_share` of all CPUs' time. In `runs` of `checked` runs,
+    their share was above the `limit`."""
 
     kind, group, unable = "busy-machine", "machine", "busy-machine"
     next_step = "stop the other programs and run it under a new name"
@@ -34,12 +36,13 @@ class BusyMachine(Caution):
         loser = "the load" if findings.unit == "requests" else "the measured server"
         return (
             f"Other processes, or other guests of a virtual machine's host, took up to {percent(self.others_share)} "
-            f"of the CPU time in {count(self.runs)} of {count(self.checked)} runs: {loser} lost that time, and may "
-            "share the disk too. Stop them and use a new name, or raise repetitions so that it averages out."
+            f"of the CPU time in {count(self.runs)} of {count(self.checked)} runs. So {loser} lost that time. "
+            "They may also have used the disk. Stop them and run the experiment under a new name, or raise repetitions "
+            "so that their effect averages out."
         )
 
     def is_unable(self, findings: Findings) -> bool:
-        """Not if a volume at its limit explains the difference, because then a busy CPU does not explain it."""
+        """False if a volume at its limit explains the difference, because then the busy CPUs do not explain it."""
         return between_ends(findings) is None
 
     def brief(self, findings: Findings) -> str:
@@ -48,7 +51,8 @@ class BusyMachine(Caution):
 
 class Throttled(Caution):
     """A control group's CPU quota throttled `who`: "server", "load" (the load's own program) or "storagelab". In the
-    worst of `runs`, the delay was `throttled_s`, summed over CPUs: a `share` of the run.
+    worst of `runs`, it was throttled for the `share` of the run. `throttled_s` is the delay in this run, summed over
+    CPUs.
     """
 
     kind, group = "throttled", "machine"
@@ -63,9 +67,9 @@ class Throttled(Caution):
         return (
             f"A control group's CPU quota held {HELD_BACK[self.who]} back in "
             f"{plural(self.runs, 'run')}{self.where(findings)}, in one of them for {percent(self.share)} of its time "
-            f"({seconds(self.throttled_s)} in all, over all CPUs): such a run measures the quota as well as the "
-            "layout, and is unverified above 10 %. Raise the quota or remove it (cpu.max, or cpu.cfs_quota_us), and "
-            "run the experiment under a new name."
+            f"({seconds(self.throttled_s)} in all, over all CPUs). Such a run measures the quota as well as the "
+            "layout. If the quota held it back for more than 10 % of its time, it is unverified. Raise the quota or "
+            "remove it (cpu.max, or cpu.cfs_quota_us), and run the experiment under a new name."
         )
 
     def brief(self, findings: Findings) -> str:
@@ -73,7 +77,8 @@ class Throttled(Caution):
 
 
 class CpuSaturated(Caution):
-    """The CPUs were busy, so storage was not the limit. `cpu_share` of all CPUs is the highest median of a cell."""
+    """The CPUs were busy, so storage was not the limit. `cpu_share` is the share of all CPUs' time that was busy; it is
+    the highest of the cells' medians."""
 
     kind, group, unable = "cpu-saturated", "machine", "cpu-saturated"
     next_step = "spare the CPUs, which were the limit: more rows per transaction, or more cores"
@@ -85,12 +90,13 @@ class CpuSaturated(Caution):
     def sentence(self, findings: Findings) -> str:
         return (
             f"The connections{self.where(findings)} kept up to {percent(self.cpu_share)} of the CPU time busy "
-            f"({plural(self.cpu_count, 'CPU')}): the CPUs, not the storage, set the pace, and that can hide "
+            f"({plural(self.cpu_count, 'CPU')}). So the CPUs set the pace, not the storage, and this can hide "
             "differences between layouts. Use more cores or a workload that writes more per row."
         )
 
     def is_unable(self, findings: Findings) -> bool:
-        """Not if layouts in memory show storage's part of the time: then the CPUs are the remaining limit."""
+        """False if layouts in memory show how much of the time is due to storage. Then the CPUs are only the remaining
+        limit."""
         return "ceiling" not in findings.found
 
     def brief(self, findings: Findings) -> str:
@@ -98,10 +104,10 @@ class CpuSaturated(Caution):
 
 
 def check_busy_machine(evidence: Evidence) -> Iterator[BusyMachine]:
-    """Finds runs that lost CPU time to other programs or the hypervisor.
+    """Finds runs that lost CPU time to other programs or to the hypervisor.
 
-    If the hypervisor takes more from one layout than from another (in the median), it works for that layout's own I/O,
-    so the difference does not count.
+    If the hypervisor takes more time in the runs of one layout than in those of another (in the median), it works for
+    the layout's own I/O. So this difference does not count.
     """
     usual = {cell_id: statistics.median(map(steal_share, of_cell)) for cell_id, of_cell in evidence.by_cell().items()}
     shares: dict[str, float] = {}

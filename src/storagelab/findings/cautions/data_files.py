@@ -1,4 +1,4 @@
-"""Cautions for comparisons of numbers of data files."""
+"""Cautions about comparisons of numbers of data files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from storagelab.words.numbers import count
 
 
 class AllocationLatches(Caution):
-    """Numbers of data files are compared, and with this version of the server, more files gain little."""
+    """Numbers of data files are compared, but with this version of the server, more files gain little."""
 
     kind, group = "allocation-latches", "drive"
     severity: Severity = "note"
@@ -29,9 +29,9 @@ class AllocationLatches(Caution):
 
 
 class FilesOnDisks(Caution):
-    """Simulated: numbers of data files are compared on disks, up to `data_files` of them on fewer `volumes`.
+    """Numbers of data files are compared on simulated disks. Up to `data_files` files share fewer `volumes`.
 
-    The cost is known from one article only, and depends on the `order` in which the disks serve their queues.
+    The cost of this is known from only one article. It depends on the `order` in which the disks serve their queues.
     """
 
     kind, group = "files-on-disks", "drive"
@@ -42,15 +42,16 @@ class FilesOnDisks(Caution):
 
     def sentence(self, findings: Findings) -> str:
         return (
-            f"Up to {count(self.data_files)} data files share disks here ({listed(self.volumes)}). One published test "
-            "says what that costs: 4 to 16 files on two arrays took 45 to 90 % more time than 2. The model comes near "
-            "that only if the files fill the arrays and the disks serve their queues in order of arrival, "
-            f'drives.NAME.order = "fifo"; here the order is {self.order}. Simulate both orders before you choose.'
+            f"Up to {count(self.data_files)} data files share disks here ({listed(self.volumes)}). The cost of this is "
+            "known from only one published test: 4 to 16 files on two arrays took 45 to 90 % more time than 2. The "
+            "model gives similar times only if the files fill the arrays and the disks serve their queues in order of "
+            f'arrival (drives.NAME.order = "fifo"). Here, the order is {self.order}. Simulate both orders before you '
+            "choose."
         )
 
 
 def check_allocation_latches(evidence: Evidence) -> Iterator[AllocationLatches]:
-    """One caution for each server version that decides what more data files can gain."""
+    """Gives one caution for each version of a server for which the gain from more data files is known."""
     servers = [table_in(m.environment, "server") for _, _, m in evidence.measurements()]
     for name in (name for name, engine in KNOWN.items() if engine.note_on_files is not None):
         of_engine = [cell.config for cell in evidence.plan.cells if cell.config.target.engine == name]
@@ -62,14 +63,14 @@ def check_allocation_latches(evidence: Evidence) -> Iterator[AllocationLatches]:
 
 
 def check_files_on_disks(evidence: Evidence) -> Iterator[FilesOnDisks]:
-    """Simulated disks hold more data files than there are volumes."""
+    """Finds simulated disks on which there are more data files than volumes."""
     if evidence.provenance != "simulated" or len({cell.config.layout.data_files for cell in evidence.plan.cells}) < 2:
         return
     found: dict[str, tuple[tuple[str, ...], int, str]] = {}
     for cell_id, measurements in evidence.by_cell().items():
         config = evidence.plan.cell(cell_id).config
         volumes, files = tuple(dict.fromkeys(config.data_volumes)), config.layout.data_files
-        # The orders in which the disks of these volumes serve their queues; flash drives have no such order
+        # The orders in which the disks of these volumes serve their queues. Flash drives have no such order.
         measurement = measurements[0]
         drives = table_in(measurement.environment, "drives")
         there = {name: volume for name, volume in volumes_of(measurement) if name in volumes}

@@ -1,5 +1,5 @@
-"""Devices that are not separate drives: virtual disks, and one device for several volumes. Also volumes whose burst
-credits run out during measurements, so that times mix two rates.
+"""Cautions about devices that are not separate drives (virtual disks, and one device for several volumes), and about
+volumes whose burst credits run out during measurements.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from storagelab.words.names import in_brackets, without_stop
 from storagelab.words.numbers import plural, seconds
 
 SHARE_LEAST = 0.02
-"""If less than this fraction of a run has the other of the two rates, the run's time is still meaningful."""
+"""If the volume had its second rate in less than this fraction of a run, the run's time is still meaningful."""
 
 
 class BurstCredits(Caution):
-    """The credits of `volume` ran out in `runs` of `of` runs, `after_s` after the start of the measurement (median)."""
+    """The burst credits of `volume` ran out in `runs` of `of` runs. `after_s` is the median time from the start of the
+    measurement until then."""
 
     kind, group = "burst-credits", "runs"
     next_step = (
@@ -35,9 +36,9 @@ class BurstCredits(Caution):
     def sentence(self, findings: Findings) -> str:
         return (
             f"The burst credits of volume {self.volume} ran out after {seconds(self.after_s)} in {self.runs} of "
-            f"{plural(self.of, 'run')}{self.where(findings)}: the result mixes the rates with credits and without, and "
-            'a run of another length would have another ratio. For what lasts, set start = "empty" in the volume\'s '
-            "burst; for bursts alone, make runs end before the credits do."
+            f"{plural(self.of, 'run')}{self.where(findings)}. So the times of runs mix the rates with and without "
+            "credits, and runs of another length would have other ratios. To measure the lasting rate, set start = "
+            '"empty" in the volume\'s burst. To measure bursts alone, make runs end before the credits do.'
         )
 
     def brief(self, findings: Findings) -> str:
@@ -64,10 +65,10 @@ def check_burst_credits(evidence: Evidence) -> Iterator[BurstCredits]:
 
 
 def _emptied_while_counted(measurement: Measurement, burst: Mapping[str, object]) -> float | None:
-    """The seconds from the start of the measurement until the bucket first ran empty.
+    """The seconds from the start of the measurement until the bucket first became empty.
 
-    None if the bucket did not run empty, or only near the start or end of the measurement. Also None for runs of
-    earlier versions, which stored no time, or only the first one. All times begin with the load.
+    None if the bucket did not become empty, or if it did so only near the start or the end of the measurement. Also
+    None for runs of earlier versions that stored no such time. The stored times are counted from the start of the load.
     """
     found, counts_s = burst.get("empty_after_s"), measurement.counters.get(LOAD, {}).get("counts_after_s")
     times_s = found if isinstance(found, list) else [found]
@@ -82,7 +83,7 @@ PLACES = {"layout.data", "layout.log", "layout.indexes", "layout.tables", "layou
 
 
 class VirtualDisk(Caution):
-    """Volumes lie on a virtual or caching disk, which is not a drive."""
+    """Volumes are on a virtual or caching disk, which is not a drive."""
 
     kind, group = "virtual-disk", "drive"
     severity: Severity = "note"
@@ -94,11 +95,11 @@ class VirtualDisk(Caution):
         names = ", ".join(self.volumes)
         what = f"Volumes {names} are" if len(self.volumes) > 1 else f"Volume {names} is"
         if self.reason.startswith("memory"):
-            return f"{what} in memory, so a crash loses all that is there: use it for no data and no log."
+            return f"{what} in memory, so a crash loses everything on it: put no data and no log there."
         reason = in_brackets(without_stop(self.device_model), without_stop(self.reason))
         return (
-            f"{what} on a virtual or caching disk{reason}: the storage below it is unknown and may be shared, so times "
-            "hold for this machine now, not for a drive. To judge a drive, use a volume on a real one."
+            f"{what} on a virtual or caching disk{reason}. The storage below it is unknown and may be shared, so times "
+            "hold for this machine now, and not for a drive. To judge a drive, use a volume on a real drive."
         )
 
     def brief(self, findings: Findings) -> str:
@@ -116,8 +117,8 @@ class SharedDevice(Caution):
 
     def sentence(self, findings: Findings) -> str:
         return (
-            f"Volumes {', '.join(self.volumes)} are on one device ({self.device}): moving data, indexes or log from "
-            "one to another separates nothing. To learn about placement, give each volume a path on a drive of its own."
+            f"Volumes {', '.join(self.volumes)} are on one device ({self.device}), so they don't separate data, "
+            "indexes or log. To learn about placement, give each volume a path on a drive of its own."
         )
 
     def brief(self, findings: Findings) -> str:
@@ -130,14 +131,14 @@ class SharedDevice(Caution):
 
 
 def _is_place(path: str) -> bool:
-    """Whether a key of a spec sets the place of a file or an object."""
+    """Whether a key of a spec sets the place of a file, of an object, or of a volume."""
     single = path.startswith(f"{KEY}.")
     return single or path in PLACES or (path.startswith("volumes.") and path.endswith(".path"))
 
 
 def check_devices(evidence: Evidence) -> Iterator[Caution]:
-    """One caution for each reason, and one for each device. Volumes that are throttled separately count as separate,
-    even on one device.
+    """Gives one caution for each kind of virtual disk, and one for each shared device. Volumes that are throttled
+    separately count as separate, even if they are on one device.
     """
     virtual: dict[tuple[str, str], set[str]] = defaultdict(set)
     shared: dict[tuple[str, str], set[tuple[str, str]]] = defaultdict(set)
@@ -146,7 +147,7 @@ def check_devices(evidence: Evidence) -> Iterator[Caution]:
         for name, volume in volumes_of(m):
             place = text_in(volume, "path")
             seen[name].add(place)
-            made = text_in(table_in(volume, "made"), "device")  # the kernel numbers such drives anew in each run
+            made = text_in(table_in(volume, "made"), "device")  # the kernel gives it a new number in each run
             if volume.get("virtual") is True:
                 reason = text_in(volume, "virtual_reason").removeprefix(f"{made}: ")
                 virtual[reason, text_in(volume, "device_model")].add(name)
@@ -157,14 +158,14 @@ def check_devices(evidence: Evidence) -> Iterator[Caution]:
         yield VirtualDisk(volumes=tuple(sorted(names)), reason=reason, device_model=model)
     for (device, _), places in shared.items():
         if len(places) > 1:
-            # A volume whose path varies is several places.
+            # If a volume's path varies, each of its paths is a place of its own.
             names = {f"{name} at {path}" if len(seen[name]) > 1 else name for name, path in places}
             yield SharedDevice(volumes=tuple(sorted(names)), device=device)
 
 
 def _throttled_disk(volume: Mapping[str, object]) -> str:
-    """The disk of a volume's file system, whose limit and queue all its partitions share: "loop0" for "loop0p1" as
-    well."""
+    """The disk that contains a volume's file system. For a partition, this is its disk ("loop0" for "loop0p1"), because
+    all partitions of a disk share its limit and queue."""
     stack = volume.get("device_stack")
     own, *below = stack if isinstance(stack, list | tuple) and stack else [text_in(volume, "device_numbers")]
     disk = str(below[0]) if below else ""

@@ -1,4 +1,5 @@
-"""Cells that are compared although they do different work, because one factor sets layout and load."""
+"""A caution about cells that are compared although they do different work, because one factor sets both layout and
+load."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from storagelab.words.numbers import count
 
 
 class DifferentLoads(Caution):
-    """The `factors` set layout and load together, so `loads` different loads are compared."""
+    """Each of the `factors` sets both layout and load, so `loads` different loads are compared."""
 
     kind, group, unable = "different-loads", "drive", "different-loads"
     factors: Names
@@ -23,9 +24,9 @@ class DifferentLoads(Caution):
         names = [factor_text(name) for name in self.factors]
         both = f"{listed(names)} set{'s' * (len(names) == 1)}" if names else "A factor sets"
         return (
-            f"{capital(both)} layout and load at once, so the compared cells bore {count(self.loads)} different loads: "
-            "the fastest may be the one with the least to do. Let one factor set the load and another the layout; each "
-            "load then has its own verdict."
+            f"{capital(both)} layout and load at once, so the compared cells had {count(self.loads)} different loads. "
+            "The fastest may be the one that had to do the least. Let one factor set the load and another the layout. "
+            "Then each load has its own verdict."
         )
 
     def brief(self, findings: Findings) -> str:
@@ -33,7 +34,8 @@ class DifferentLoads(Caution):
 
 
 def check_loads(evidence: Evidence) -> Iterator[DifferentLoads]:
-    """Finds different loads. If a factor sets only conditions, each condition has its own verdict."""
+    """Finds different loads that are compared. A factor that sets only conditions is no problem, because each condition
+    has its own verdict."""
     factors = evidence.experiment.factors
     own = [factor.name for factor in factors if is_condition(factor)]
     groups: dict[str, set[tuple[str, float]]] = defaultdict(set)

@@ -1,4 +1,4 @@
-"""Settings with which a crash loses data."""
+"""A caution about settings with which a crash loses data."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from storagelab.findings.model import Caution, Findings, Severity
 from storagelab.model.durability import Loss
 
 _RISKS: Mapping[Loss, str] = {
-    "everything": "nothing is forced to the disk, commits and checkpoints included, and a crash of the machine can "
+    "everything": "nothing is forced to the disk, not even commits and checkpoints, and a crash of the machine can "
     "corrupt the whole database",
     "last commits": "commits do not wait for the disk, and a crash can lose the last of them; the database stays sound",
     "last second of commits": "commits do not wait for the disk, and a crash can lose the last second of them; "
@@ -26,7 +26,7 @@ _RISKS: Mapping[Loss, str] = {
 
 
 class DurabilityOff(Caution):
-    """With this setting, a crash loses data."""
+    """With this value of a setting, a crash loses data."""
 
     kind, group, first_of_used = "durability-off", "drive", True
     severity: Severity = "note"
@@ -37,7 +37,7 @@ class DurabilityOff(Caution):
     def sentence(self, findings: Findings) -> str:
         way = "turn it on" if self.value == "off" else "choose a safe value"
         return (
-            f"With {self.setting} = {self.value}{self.where(findings)} {_RISKS[self.loses]}. Compare such times only "
+            f"With {self.setting} = {self.value}{self.where(findings)}, {_RISKS[self.loses]}. Compare such times only "
             f"with each other, or {way}."
         )
 
@@ -46,7 +46,7 @@ class DurabilityOff(Caution):
 
 
 def check_durability(evidence: Evidence) -> Iterator[DurabilityOff]:
-    """One caution for each setting that gives up safety."""
+    """Gives one caution for each setting with which a crash loses data."""
     cells: dict[tuple[str, str, Loss], set[str]] = defaultdict(set)
     for cell_id, _, m in evidence.measurements():
         for setting in m.durability.settings if m.durability is not None else ():

@@ -1,5 +1,5 @@
-"""Failed, missing and few runs, and campaigns that only an earlier version could judge: the findings may still change,
-and intervals are wide or missing.
+"""Cautions about failed, missing and few runs, and about campaigns that only an earlier version could judge. With
+missing runs, findings may still change. With few runs, intervals are wide or missing.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class SingleRepetition(Caution):
 
     def sentence(self, findings: Findings) -> str:
         return (
-            f"There is 1 run per cell{self.where(findings)}: the scatter of times is unknown, so no difference can be "
-            f"shown. Set repetitions to {count(self.sound)} or more."
+            f"There is only 1 run per cell{self.where(findings)}, so the scatter of times is unknown and no difference "
+            f"can be shown. Set repetitions to {count(self.sound)} or more."
         )
 
     def brief(self, findings: Findings) -> str:
@@ -34,8 +34,8 @@ class SingleRepetition(Caution):
 
 
 class FewRepetitions(Caution):
-    """Some cell has few runs. `repetitions` is the smallest number of runs of a cell with any runs; `sound` is the
-    number for a reliable verdict.
+    """At least one cell has few runs. `repetitions` is the smallest number of runs of a cell; cells without runs don't
+    count. `sound` is the number for a reliable verdict.
     """
 
     kind, group = "few-repetitions", "sample"
@@ -46,8 +46,8 @@ class FewRepetitions(Caution):
         where = self.where(findings)
         per = f"in some cells{where}" if where else "per cell"
         return (
-            f"With {count(self.repetitions)} runs {per} intervals are wide and only large differences can be told "
-            f"apart. {count(self.sound)} or more repetitions narrow them."
+            f"With {count(self.repetitions)} runs {per}, intervals are wide, and only large differences can be shown. "
+            f"With {count(self.sound)} or more repetitions, intervals are narrower."
         )
 
     def brief(self, findings: Findings) -> str:
@@ -55,7 +55,8 @@ class FewRepetitions(Caution):
 
 
 def _runs_each(findings: Findings, alike: str) -> str:
-    """The fewest and the most runs of the cells that have any runs; `alike` if all have the same number."""
+    """A text with the smallest and the largest number of runs of a cell; `alike` if all cells have the same number.
+    Cells without runs don't count."""
     runs = [number for cell in findings.cells if (number := cell.runs_ok + cell.runs_unverified)]
     return f"{min(runs)} to {max(runs)} runs each" if len(set(runs)) > 1 else alike
 
@@ -72,7 +73,8 @@ def check_repetitions(evidence: Evidence) -> Iterator[SingleRepetition | FewRepe
 
 
 class JudgedBefore(Caution):
-    """`what` names the kind of campaign; its runs are judged as a plain experiment with missing runs."""
+    """The campaign is of a kind that is no longer judged; `what` names the kind. Its runs are judged as a plain
+    experiment with missing runs."""
 
     kind, group = "judged-before", "sample"
     what: str
@@ -90,7 +92,8 @@ def check_judged_before(evidence: Evidence) -> Iterator[JudgedBefore]:
 
 
 class FailedRuns(Caution):
-    """Runs failed. `failed` counts attempts, `unrecovered` runs without a usable one; `reason` is the most frequent."""
+    """Runs failed. `failed` is the number of failed attempts. `unrecovered` is the number of runs without a usable
+    attempt. `reason` is the most frequent reason."""
 
     kind, group = "failed-runs", "runs"
     failed: int
@@ -100,15 +103,15 @@ class FailedRuns(Caution):
 
     def sentence(self, findings: Findings) -> str:
         where, planned = self.where(findings), count(self.planned)
-        what = f"{plural(self.failed, 'run')} failed{where}, in a plan of {planned}; no figure counts failed runs."
-        # The first line names the error; the log after it is in the store and in the report's raw data.
+        what = f"{plural(self.failed, 'run')} failed{where}, in a plan of {planned}. No figure includes failed runs."
+        # The first line names the error. The log after it is in the store and in the report's raw data.
         reason = without_stop(self.reason)
-        why = f" The commonest reason: {reason.splitlines()[0].rstrip('.')}." if reason else ""
+        why = f" The most frequent reason: {reason.splitlines()[0].rstrip('.')}." if reason else ""
         if self.unrecovered == 0:
-            return f"{what}{why} All have since been made again, so nothing is missing."
+            return f"{what}{why} All have since been made again, so no run is missing."
         return (
-            f"{what}{why} Fix the cause, then repeat them with `storagelab run --again`. If the cause lies in the "
-            "spec, change it and give it a new name (or delete the results folder if nothing in it is wanted)."
+            f"{what}{why} Fix the cause, then repeat them with `storagelab run --again`. If the spec is the cause, "
+            "change it and give it a new name (or delete the results folder if you need nothing in it)."
         )
 
     def brief(self, findings: Findings) -> str:

@@ -1,4 +1,5 @@
-"""Odd runs, and runs in which no request or transaction ended for seconds although some were waiting: a standstill."""
+"""Cautions about odd runs and about standstills. In a standstill, no request or transaction ends for seconds, although
+some are waiting."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from storagelab.words.names import capital, group_text
 from storagelab.words.numbers import count, plural, seconds, significant
 
 _CAUSES: Mapping[MachineCause | None, str] = {
-    "clock": "the clock that timed it was set meanwhile", "asleep": "the machine was suspended meanwhile",
+    "clock": "the clock was set during the run", "asleep": "the machine was suspended during the run",
     "others": "other processes or the hypervisor took much of the machine's CPU time",
     "quota": "a CPU quota held back the server or its load",
 }  # fmt: skip
@@ -25,9 +26,9 @@ _LOOK = "Look at its time series. If you can explain the run, run the spec again
 
 
 class OddRun(Caution):
-    """A cell has odd `runs`, of which `slow` took too long. The figures are those of the oddest run; `cause` is a cause
-    outside the layout in the record of this run. Means and verdicts leave out the `left_out` runs that have such a
-    cause."""
+    """A cell has odd runs. `runs` is their number, and `slow` the number of those that took too long. The other figures
+    are those of the oddest run. `cause` is a cause outside the layout that the record of this run shows. Means and
+    verdicts leave out runs with such a cause; `left_out` is their number."""
 
     kind, group = "outlier", "sample"
     repetition: int
@@ -41,16 +42,17 @@ class OddRun(Caution):
     cell_runs: int = 0
     cause: MachineCause | None = None
     repetitions: tuple[int, ...] = ()
-    """All its odd runs; empty in what earlier versions exported."""
+    """The repetitions of all odd runs of the cell; empty in exports of earlier versions."""
 
     def runs_meant(self, findings: Findings) -> list[tuple[str, int]]:
-        """(cell_id, repetition) of each, the oddest first."""
+        """(cell_id, repetition) of each odd run of the cell, the oddest first."""
         cell_id = self.cells[0] if self.cells else findings.cells[0].cell_id
         others = (one for one in self.repetitions if one != self.repetition)
         return [(cell_id, repetition) for repetition in (self.repetition, *others)]
 
     def took(self, findings: Findings) -> str:
-        """The quantity by which runs are compared: a run of a set time always takes that time."""
+        """A text on how far the oddest run is from what was expected, in the quantity by which runs are compared. The
+        elapsed time is not used if the spec sets it."""
         repetition = f"repetition {count(self.repetition)}"
         if findings.compared == "elapsed":
             return f"{repetition} took {seconds(self.elapsed_s)}; {seconds(self.expected_s)} was expected"
@@ -72,34 +74,36 @@ class OddRun(Caution):
             long = f"took {up_to}{significant(self.ratio, 2)} times as long{self._others(findings)}"
             start = f"{runs} {long}: {self.took(findings)}"
         else:
-            more = f" (the farthest of {count(self.runs)} such runs)" if self.runs > 1 else ""
+            more = f" (the oddest of {count(self.runs)} such runs)" if self.runs > 1 else ""
             took = self.took(findings)
             start = f"{capital(f'{cell.lstrip()}, {took}' if cell else took)}{more}"
         return f"{start}. {self._fate()} {_LOOK}"
 
     def _others(self, findings: Findings) -> str:
-        """A text which says that only this cell has odd runs; empty if others have some."""
-        return "; none of the others did" if self.cells and len(self.alike(findings)) == 1 else ""
+        """A text that says that only this cell has odd runs; empty if other cells have some, too."""
+        return "; none in other cells did" if self.cells and len(self.alike(findings)) == 1 else ""
 
     def _fate(self) -> str:
-        """Whether such runs count, and why."""
+        """A text on whether these runs count, and why."""
         if not self.left_out:
             which = "it counts" if self.runs == 1 else "they count"
             return (
                 f"The record shows no cause outside the {'layout' if self.cells else 'cell'}, so {which} in means and "
                 "verdicts."
             )
-        why = _CAUSES.get(self.cause, "a cause outside the layout shows in their records")
+        why = _CAUSES.get(self.cause, "their records show a cause outside the layout")
         if self.left_out == self.runs == 1:
-            return f"It is left out of means and verdicts, as {why}; {_LEAST_SQUARES} counts it."
-        return f"{count(self.left_out)} of them left out of means and verdicts, as {why}; {_LEAST_SQUARES} counts all."
+            return f"It is left out of means and verdicts, because {why}. {_LEAST_SQUARES} counts it."
+        return (
+            f"Means and verdicts leave out {count(self.left_out)} of them, because {why}. {_LEAST_SQUARES} counts all."
+        )
 
     def joined(self, findings: Findings) -> str:
-        """One text: the number of odd runs, the oddest, and whether they count."""
+        """One text for the odd runs of all cells: their number, the oddest run, and whether they count."""
         found = self.alike(findings)
         farthest = max(found, key=lambda one: abs(math.log(one.ratio)))
         number, left_out = sum(one.runs for one in found), sum(one.left_out for one in found)
-        start = f"{plural(number, 'run')} in {len(found)} cells stand apart from the others of their cell"
+        start = f"{plural(number, 'run')} in {len(found)} cells are far from the other runs of their cells"
         at, there = Counter(repetition for one in found for _, repetition in one.runs_meant(findings)).most_common(1)[0]
         moved = any(one.kind in ("drift", "step") for one in findings.cautions)
         if moved and not left_out and 2 * there > number and at in (1, max(one.runs_planned for one in findings.cells)):
@@ -112,12 +116,12 @@ class OddRun(Caution):
         levels = [findings.cell(cell).levels for cell in farthest.cells]
         cell = f"with {group_text(levels, findings.factors)}, " if levels else ""
         out = (
-            f"{count(left_out)} of them {'is' if left_out == 1 else 'are'} left out of means and verdicts, as a cause "
-            f"outside the layout shows in the record; {_LEAST_SQUARES} counts them. The rest"
+            f"{count(left_out)} of them {'is' if left_out == 1 else 'are'} left out of means and verdicts, because "
+            f"the record shows a cause outside the layout. {_LEAST_SQUARES} counts them. The others"
             if left_out
             else "Their records show no cause outside the layouts, so they"
         )
-        return f"{start}. The farthest: {cell}{farthest.took(findings)}. {out} count in means and verdicts. {_LOOK_ALL}"
+        return f"{start}. The oddest: {cell}{farthest.took(findings)}. {out} count in means and verdicts. {_LOOK_ALL}"
 
     def brief(self, findings: Findings) -> str:
         found = self.alike(findings)
@@ -129,7 +133,7 @@ class OddRun(Caution):
 
 
 def check_odd_runs(evidence: Evidence) -> Iterator[OddRun]:
-    """One caution for each cell."""
+    """Gives one caution for each cell with odd runs."""
     basis = evidence.basis
     of_cell: dict[int, list[Outlier]] = defaultdict(list)
     for outlier in basis.odd:
@@ -137,7 +141,7 @@ def check_odd_runs(evidence: Evidence) -> Iterator[OddRun]:
     for cell, found in of_cell.items():
         cell_id = evidence.plan.cells[cell].cell_id
         left_out = [one for one in found if (cell_id, basis.rounds[one.round]) in basis.left_out]
-        # Runs that count come before runs that don't.
+        # If some odd runs count, the oddest of these is reported.
         worst = max(found, key=lambda outlier: (outlier not in left_out, abs(outlier.deviation)))
         repetition = basis.rounds[worst.round]
         measurement = basis.used[cell_id][repetition].measurement
@@ -152,14 +156,15 @@ def check_odd_runs(evidence: Evidence) -> Iterator[OddRun]:
         )  # fmt: skip
 
 
-# --- runs that stood still --------------------------------------------------------------------------------------------
+# --- standstills ------------------------------------------------------------------------------------------------------
 
 LEAST_S, TIMES_A_MEAN = 2.0, 10
-"""A standstill lasts at least this long, and this many times the run's mean request or transaction."""
+"""A standstill lasts at least `LEAST_S`, and at least `TIMES_A_MEAN` times as long as the run's mean request or
+transaction."""
 
 
 class StoodStill(Caution):
-    """In `runs` of `of` runs, no request or transaction ended for up to `longest_s` although some were waiting."""
+    """In `runs` of `of` runs, no request or transaction ended for up to `longest_s`, although some were waiting."""
 
     kind, group = "standstill", "runs"
     runs: int
@@ -168,10 +173,10 @@ class StoodStill(Caution):
 
     def sentence(self, findings: Findings) -> str:
         return (
-            f"In {self.runs} of {plural(self.of, 'run')}{self.where(findings)}, nothing ended for up to "
-            f"{seconds(self.longest_s)}, though something was waiting: a drive, its limit, a server or the load stood "
-            "still. Look at the time series. If it was not the storage itself, remove the cause, "
-            "and run under a new name."
+            f"In {self.runs} of {plural(self.of, 'run')}{self.where(findings)}, no request or transaction ended for "
+            f"up to {seconds(self.longest_s)}, although some were waiting. A drive, its limit, a server or the load "
+            "stood still. Look at the time series. If it was not the storage itself, remove the cause, and run the "
+            "experiment under a new name."
         )
 
     def brief(self, findings: Findings) -> str:
@@ -187,7 +192,7 @@ def check_standstill(evidence: Evidence) -> Iterator[StoodStill]:
 
 
 def _standstill_s(one: Measurement) -> float:
-    """The longest standstill of a run; 0 without one."""
+    """The length (s) of the longest standstill of a run; 0 if there is none."""
     longest_s = one.counters.get(RAW_IO, {}).get("standstill_s", 0.0)
     now_s = before_s = 0.0
     for at_s, per_s in zip(one.series.at_s, one.series.columns.get("transactions_per_s", ()), strict=False):

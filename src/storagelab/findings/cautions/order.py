@@ -1,4 +1,4 @@
-"""The consequences of an order that is not random, and of runs in blocks."""
+"""Cautions about an order that is not random, and about runs in blocks."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ class RunInBlocks(Caution):
             f"{listed([factor_text(name) for name in self.factors])} changed" if self.factors else "The layout changed"
         )
         return (
-            f"{capital(changed)} only from block to block: all runs of a level were made in one stretch, so a drift of "
-            "the drive or the machine would look like a difference between levels. Blocks are not compared; "
-            "differences within each are tested. To compare levels, prepare each again: blocks = 3, and repetitions to "
-            "match, under a new name; or remove the factor from costly if the drives allow it."
+            f"{capital(changed)} only from block to block. All runs of a level were made one after the other, so a "
+            "drift of the drive or the machine would look like a difference between levels. So blocks are not "
+            "compared; only differences within a block are tested. To compare levels, prepare each of them several "
+            "times: set blocks = 3, raise repetitions to match, and use a new name. If the drives allow it, you can "
+            "also remove the factor from costly."
         )
 
 
@@ -44,25 +45,25 @@ class NotRandomised(Caution):
     def sentence(self, findings: Findings) -> str:
         if self.order == "as-listed" and self.provenance == "simulated":
             return (
-                f"Each repetition ran the {noun(findings.factors, 2)} in the same order: the verdict holds for this "
-                'order only. order = "randomised" compares them whatever came before.'
+                f"Each repetition ran the {noun(findings.factors, 2)} in the same order, so the verdict holds for this "
+                'order only. To compare them regardless of the runs before, set order = "randomised".'
             )
         if self.order == "as-listed":
             return (
-                f"Each repetition ran the {noun(findings.factors, 2)} in the same order, so what the run before leaves "
-                "behind, or a disturbance that comes back, would look like a difference between them: times are shown, "
-                'and nothing is tested. Set order = "randomised" for a verdict.'
+                f"Each repetition ran the {noun(findings.factors, 2)} in the same order. So an effect of the previous "
+                "run, or a repeated disturbance, would look like a difference between them. Times are shown, but "
+                'nothing is tested. Set order = "randomised" for a verdict.'
             )
         stretch = f'All runs of a {noun(findings.factors)} were made one after the other (order = "cell-by-cell")'
         if self.provenance == "simulated":
             return (
-                f"{stretch}, and each found the drives as those before had left them: the verdict holds for this order "
-                "only. The first runs after a formatting are the fastest of a flash drive's life, and they all went to "
-                "the layouts listed first. To compare layouts regardless of what came before them, set "
+                f"{stretch}, and each began with the drives as the runs before had left them. So the verdict holds for "
+                "this order only. A flash drive is fastest in the first runs after a formatting, and all of these were "
+                "runs of the layouts listed first. To compare layouts regardless of the runs before, set "
                 'order = "randomised" and between_runs.burn_in = 1.'
             )
         return (
-            f"{stretch}, so a drift of the machine would look like a difference: times are shown, and nothing is "
+            f"{stretch}, so a drift of the machine would look like a difference. Times are shown, but nothing is "
             'tested. Set order = "randomised" for a verdict.'
         )
 
@@ -72,7 +73,8 @@ class NotRandomised(Caution):
 
 
 def check_run_in_blocks(evidence: Evidence) -> Iterator[RunInBlocks]:
-    """Not for simulated blocks, which don't affect each other; see also `TwoProvenances`."""
+    """Finds factors that changed only from block to block. Simulated blocks give no caution, because they don't affect
+    each other; see also `TwoProvenances`."""
     plan = evidence.plan
     measured = [place for place, cell in enumerate(plan.cells) if not cell.config.simulated]
     fitted = evidence.basis.fitted
@@ -91,7 +93,8 @@ def _held(plan: Plan, blocks: tuple[int, ...], factor: str) -> bool:
 
 
 def check_not_randomised(evidence: Evidence) -> Iterator[NotRandomised]:
-    """Not if the drives start anew before every run: then runs don't affect each other."""
+    """Finds an order that is not random. If simulated drives start anew before each run, there is no caution, because
+    runs don't affect each other."""
     order, provenance = evidence.experiment.order, evidence.provenance
     fresh = all(cell.config.between_runs.format_drives or not cell.config.drives for cell in evidence.plan.cells)
     if order == "randomised" or len(evidence.plan.cells) < 2 or (provenance == "simulated" and fresh):

@@ -1,5 +1,5 @@
-"""Raw I/O on a drive that is not in steady state, that others use, or that answers too fast; and experiments with
-measured and simulated runs.
+"""Cautions about raw I/O on a drive that is not in steady state, that others use, or that answers too fast. Also a
+caution about experiments with both measured and simulated runs.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from storagelab.words.numbers import count, percent, plural, seconds, significan
 
 OTHERS_MOST = 0.02
 FASTEST_READ_S = 8e-6
-"""Flash takes 50 µs and the fastest media 8 µs to read a block; a faster answer came from memory."""
+"""If the median read is faster, its data came from memory. Flash takes 50 µs to read a block, and the fastest media
+take 8 µs."""
 FASTEST_BYTES_PER_S = 16e9
 """The highest rate of a drive with four lanes of PCI Express 5."""
 
 
 class TwoProvenances(Caution):
-    """Some cells are measured and some simulated; they are not compared with each other."""
+    """Some cells are measured and some are simulated. Measured cells are not compared with simulated cells."""
 
     kind, group = "two-provenances", "drive"
     short = "simulated and measured are not compared"
@@ -31,13 +32,14 @@ class TwoProvenances(Caution):
     def sentence(self, findings: Findings) -> str:
         return (
             f"{count(self.simulated)} of these cells are simulated and {count(self.measured)} are measured on drives. "
-            "They stand side by side and are not tested against each other: an error of the model would look "
+            "They are shown together, but not tested against each other, because an error of the model would look "
             "like a difference."
         )
 
 
 class TooFast(Caution):
-    """A drive answered faster than any drive can. The figures are the smallest median latency and the largest rate."""
+    """A drive answered faster than any drive can. `latency_s` is the smallest median latency of a run, and
+    `bytes_per_s` the largest rate."""
 
     kind, group = "too-fast", "drive"
     short = "a drive answered faster than drives can"
@@ -47,14 +49,15 @@ class TooFast(Caution):
     def sentence(self, findings: Findings) -> str:
         return (
             f"A drive answered faster than drives can{self.where(findings)}: half of the requests within "
-            f"{seconds(self.latency_s)}, up to {significant(self.bytes_per_s / 1e6)} MB/s. Something before the medium "
-            "answered: a cache, the memory of a host, or parts of a device that were never written. These are no "
-            "figures of a drive."
+            f"{seconds(self.latency_s)}, up to {significant(self.bytes_per_s / 1e6)} MB/s. The data did not come from "
+            "the medium. They came from a cache or from the memory of a host, or parts of the device had never been "
+            "written. So these figures don't describe a drive."
         )
 
 
 class NotSteady(Caution):
-    """Drives were not in steady state over the last `rounds`. Not `judged`: there were fewer rounds."""
+    """Drives were not in steady state over the last `rounds`. If `judged` is false, there were too few rounds to judge
+    this."""
 
     kind, group = "not-steady", "drive"
     rounds: int
@@ -65,12 +68,13 @@ class NotSteady(Caution):
         rule = f"{rounds} rounds within 20 % of their mean, with a slope within 10 % of it"
         if not self.judged:
             return (
-                f"The runs don't show whether the drive was in steady state{where}, which is: {rule}. Raise "
-                f"workload.duration to {rounds} s or more behind the warm-up, or repetitions to {rounds}."
+                f"The runs don't show whether the drive was in steady state{where}. Steady state means: {rule}. Raise "
+                f"workload.duration to {rounds} s or more after the warm-up, or raise repetitions to {rounds}."
             )
         return (
-            f"The drive was not in steady state at the end{where}, which is: {rule}. Rates may still change, as those "
-            "of a flash drive do until it has been overwritten at random. Raise workload.warm_up and workload.duration."
+            f"The drive was not in steady state at the end{where}. Steady state means: {rule}. Rates may still change. "
+            "For example, the rates of a flash drive change until it has been overwritten at random. Raise "
+            "workload.warm_up and workload.duration."
         )
 
     def brief(self, findings: Findings) -> str:
@@ -79,8 +83,8 @@ class NotSteady(Caution):
 
 
 class OthersOnDrive(Caution):
-    """Others used the drive of raw I/O: up to `share` of the run's own bytes in addition. Of `checked` runs, `runs`
-    exceed the limit.
+    """Other programs used the drive of raw I/O. Their bytes were up to the `share` of the run's own bytes. In `runs` of
+    `checked` runs, their share was above the `limit`.
     """
 
     kind, group = "others-on-drive", "drive"
@@ -91,9 +95,9 @@ class OthersOnDrive(Caution):
 
     def sentence(self, findings: Findings) -> str:
         return (
-            f"Others used the drive in {count(self.runs)} of {plural(self.checked, 'run')}{self.where(findings)}: the "
-            f"kernel counted up to {percent(self.share)} more bytes at it than the run asked for. They show what "
-            "was left over."
+            f"Others used the drive in {count(self.runs)} of {plural(self.checked, 'run')}{self.where(findings)}. The "
+            f"kernel counted up to {percent(self.share)} more bytes at the drive than the run asked for. So these runs "
+            "show only the rate that the others left."
         )
 
     def brief(self, findings: Findings) -> str:
@@ -109,7 +113,7 @@ def check_provenances(evidence: Evidence) -> Iterator[TwoProvenances]:
 
 
 def check_too_fast(evidence: Evidence) -> Iterator[TooFast]:
-    """Finds answers that are too fast for any drive: they did not come from the medium."""
+    """Finds answers that are too fast for any drive. Their data did not come from the medium."""
     found: list[tuple[str, float, float]] = []
     for cell_id, _, measurement in evidence.measurements():
         figures = measurement.counters.get(RAW_IO)
@@ -128,8 +132,9 @@ def check_too_fast(evidence: Evidence) -> Iterator[TooFast]:
 
 
 def check_steady(evidence: Evidence) -> Iterator[NotSteady]:
-    """Finds cells that did not end in steady state; a trace has none. Simulated drives have no
-    series, so few repetitions say nothing about them.
+    """Finds cells that did not end in steady state. Traces are not checked, because they have no steady state. If a
+    simulated cell has too few repetitions to judge this, there is no caution, because simulated drives have no time
+    series.
     """
     set_time = {cell.cell_id for cell in evidence.plan.cells if cell.config.workload.work.unit == "ms"}
     raw = [cell for cell in evidence.cells if cell.raw_io and cell.cell_id in set_time]
@@ -142,8 +147,8 @@ def check_steady(evidence: Evidence) -> Iterator[NotSteady]:
 
 
 def check_others(evidence: Evidence) -> Iterator[OthersOnDrive]:
-    """Finds bytes that the kernel counted at the drive in addition to fio's. Runs with syncs are not checked, because
-    the file system's own writes can't be separated from other programs' writes.
+    """Finds bytes that the kernel counted at the drive in addition to fio's bytes. Runs with syncs are not checked,
+    because the file system's own writes can't be separated from other programs' writes.
     """
     shares: list[tuple[float, str]] = []
     checked = 0

@@ -1,4 +1,4 @@
-"""Tables and indexes that were rewritten or dropped during a run."""
+"""A caution about tables and indexes that were rewritten or dropped during a run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from storagelab.words.numbers import plural
 
 
 class Rewritten(Caution):
-    """In some `runs`, objects got new files or were dropped; `example` says which in the first of them."""
+    """In `runs` runs, tables or indexes got new files or were dropped. `example` names those of the first of these
+    runs."""
 
     kind, group = "rewritten", "drive"
     severity: Severity = "note"
@@ -20,10 +21,10 @@ class Rewritten(Caution):
 
     def sentence(self, findings: Findings) -> str:
         return (
-            f"In {plural(self.runs, 'run')}{self.where(findings)}, tables or indexes got new files while it went on, "
-            f"or were dropped ({self.example}): TRUNCATE, CLUSTER, VACUUM FULL and ALTER TABLE do that. Places were "
-            "read back after each run, so they hold for the new files; a new table lies in the first data file "
-            "until it is placed."
+            f"In {plural(self.runs, 'run')}{self.where(findings)}, tables or indexes got new files during the run, or "
+            f"were dropped ({self.example}). TRUNCATE, CLUSTER, VACUUM FULL and ALTER TABLE do that. Places were read "
+            "back after each run, so they are those of the new files. A new table is in the first data file until it "
+            "is placed."
         )
 
     def brief(self, findings: Findings) -> str:
@@ -31,7 +32,7 @@ class Rewritten(Caution):
 
 
 def check_rewritten(evidence: Evidence) -> Iterator[Rewritten]:
-    """One for all runs in which it happened."""
+    """Gives one caution for all runs in which objects were rewritten or dropped."""
     found = [
         (cell_id, check.got)
         for cell_id, _, measurement in evidence.measurements()

@@ -1,5 +1,5 @@
-"""Runs that are too short to characterise the drive, and short runs on throttled volumes, where the kernel admits
-requests in slices of time.
+"""Cautions about runs that are too short to characterise the drive, and about short runs on throttled volumes, where
+the kernel admits requests in slices of time.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from storagelab.words.numbers import duration, percent, seconds, significant
 
 
 class ThrottleSlices(Caution):
-    """Runs are short compared with the slices of a throttle. `shortest_s` is the smallest median of a cell, `share` is
-    a slice divided by it.
+    """Runs are short compared with the time slices of a throttle. `shortest_s` is the smallest of the cells' median
+    times. `share` is the length of a slice divided by `shortest_s`.
     """
 
     kind, group = "throttle-slices", "sample"
@@ -28,15 +28,16 @@ class ThrottleSlices(Caution):
     def sentence(self, findings: Findings) -> str:
         return (
             f"Control groups throttle the volumes{self.where(findings)}, and the kernel admits their requests in "
-            f"slices of {significant(self.slice_s, 1)} s. If a run takes {seconds(self.shortest_s)}, that shifts "
-            f"times by up to {percent(self.share)}, in all runs alike: scatter doesn't show it, so the intervals of "
-            "ratios reach at least that far to either side. Longer runs make it smaller."
+            f"slices of {significant(self.slice_s, 1)} s. If a run takes {seconds(self.shortest_s)}, this shifts "
+            f"times by up to {percent(self.share)}. The shift is the same in all runs, so their scatter doesn't show "
+            "it. So the intervals of ratios extend at least that far to both sides. In longer runs, the shift is a "
+            "smaller share."
         )
 
 
 def check_throttle_slices(evidence: Evidence) -> Iterator[ThrottleSlices]:
     if evidence.basis.compared not in ("elapsed", "time-per-row"):
-        return  # a run of a set time always takes that time
+        return  # the spec sets the length of runs, so slices can't change it
     short = short_cells(evidence.by_cell())
     if short:
         yield ThrottleSlices(
@@ -49,8 +50,8 @@ SHORT_RUN_S = 2.0
 
 
 class ShortRuns(Caution):
-    """Runs are short, so starting and stopping are a large part of them. `shortest_s` is the shortest of these
-    runs."""
+    """Runs are short, so starting and stopping are a large part of their time. `shortest_s` is the time of the shortest
+    run."""
 
     kind, group, unable = "short-runs", "sample", "short-runs"
     next_step = "longer runs: more rows per connection, or a longer duration"
@@ -59,9 +60,9 @@ class ShortRuns(Caution):
 
     def sentence(self, findings: Findings) -> str:
         return (
-            f"Runs{self.where(findings)} are as short as {seconds(self.shortest_s)}: starting and stopping are a large "
-            f"part of them, and the drive may behave differently in the long run. Raise {length_key(findings)} until a "
-            f"run takes {duration(self.limit_s)} or more."
+            f"Runs{self.where(findings)} are as short as {seconds(self.shortest_s)}. Starting and stopping are a large "
+            f"part of such a run, and the drive may behave differently in longer runs. Raise {length_key(findings)} "
+            f"until a run takes {duration(self.limit_s)} or more."
         )
 
     def brief(self, findings: Findings) -> str:
@@ -69,7 +70,7 @@ class ShortRuns(Caution):
 
 
 def length_key(findings: Findings) -> str:
-    """The spec's key that makes runs longer."""
+    """The key of the spec that makes runs longer."""
     if findings.compared in ("elapsed", "time-per-row") and findings.unit == "rows":
         return "workload.rows_per_connection"
     return "workload.duration"

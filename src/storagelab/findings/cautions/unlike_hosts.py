@@ -1,4 +1,5 @@
-"""Hosts of a campaign with different manifests, and layouts whose prepared data was copied in different ways."""
+"""Cautions about hosts of a campaign that differ in their manifests, and about layouts whose prepared data was copied
+in different ways."""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ from storagelab.words.numbers import bytes_, plural
 
 
 class UnlikeCopies(Caution):
-    """Some layouts start with copies that share blocks with their template, others with copies that were written in
-    full. `cells` have the first kind in `ways`."""
+    """Some layouts start with copies that share blocks with their template, and others with copies that were written in
+    full. `ways` has the kinds of copies. `cells` are the cells with the first of these."""
 
     kind, group = "unlike-copies", "design"
     ways: str
@@ -28,9 +29,10 @@ class UnlikeCopies(Caution):
         elsewhere = others.replace(" / ", " or ")
         return (
             f"Data was {first} from its template{self.where(findings)}, and elsewhere {elsewhere}. The first write to "
-            "a block that is shared with a template makes the file system allocate another one, and a copy in full "
-            f"lies in new extents: part of a difference between such {noun(findings.layout_factors, 2)} may be that of "
-            'the copies. Put the volumes on file systems of one kind, or set between_runs.data = "rebuild".'
+            "a block that is shared with a template makes the file system allocate another block. A full copy is in "
+            f"new extents. So the copies may cause a part of a difference between such "
+            f"{noun(findings.layout_factors, 2)}. Put the volumes on file systems of one kind, or set "
+            'between_runs.data = "rebuild".'
         )
 
     def brief(self, findings: Findings) -> str:
@@ -38,7 +40,7 @@ class UnlikeCopies(Caution):
 
 
 def check_copies(evidence: Evidence) -> Iterator[UnlikeCopies]:
-    """One caution if the data of cells, or of runs of one cell, was copied in different ways."""
+    """Gives one caution if the data of cells, or of runs of one cell, was copied in different ways."""
     cells: dict[str, set[str]] = defaultdict(set)
     for cell_id, _, measurement in evidence.measurements():
         state = text_in(table_in(measurement.environment, "data"), "state")
@@ -57,15 +59,17 @@ HOST = (
 SERVER = ("version",)
 VOLUME = ("filesystem", "device_model", "device_vendor", "device_driver", "virtual", "in_memory")
 QUEUE = ("rotational", "scheduler", "write_cache")
-"""The facts in a manifest that hosts should have in common, by part. Names and places of devices differ in any case."""
+"""The facts of a part of a manifest that should be equal on all hosts. Names and places of devices are not among them,
+because they always differ."""
 MEMORY_UNIT = 2**30
-"""Hosts with equal memory differ by the memory that their firmware reserves."""
+"""Sizes of memory are rounded to this number of bytes, because firmware reserves different amounts on hosts with equal
+memory."""
 _FACTS_NAMED = 3
 _PLAIN = {"cpu_model": "CPU", "cpu_count": "number of CPUs", "memory_bytes": "memory"}
 
 
 class Unlike(Frozen):
-    """One fact that differs between hosts: each value with the hosts that have it."""
+    """A fact that differs between hosts. `values` has each value with the names of the hosts that have it."""
 
     fact: str = Field(description='part and name, as in a manifest: "host: kernel", "volume a: device_model"')
     values: tuple[tuple[str, tuple[str, ...]], ...]
@@ -76,7 +80,7 @@ class Unlike(Frozen):
         return text if part == "host" else f"{text} of {part if part != 'server' else 'the server'}"
 
     def text(self) -> str:
-        """ "memory (17 GB on db1 and db2, 8.6 GB on db3)"."""
+        """The fact with its values, such as "memory (17 GB on db1 and db2, 8.6 GB on db3)"."""
         values = [f"{self._value(value)} on {hosts_text(hosts)}" for value, hosts in self.values]
         return f"{self.name()} ({', '.join(values)})"
 
@@ -85,19 +89,20 @@ class Unlike(Frozen):
 
 
 class UnlikeHosts(Caution):
-    """The hosts of a campaign are not alike: each fact that differs, and which hosts have which value."""
+    """The hosts of a campaign are not alike. `differs` has each fact that differs, with the hosts that have each
+    value."""
 
     kind, group = "unlike-hosts", "design"
     differs: tuple[Unlike, ...]
 
     def sentence(self, findings: Findings) -> str:
-        """The first few facts in full."""
+        """A text with the first few facts in full, and the number of the others."""
         facts = "; ".join(one.text() for one in self.differs[:_FACTS_NAMED])
         left = len(self.differs) - _FACTS_NAMED
         more = f"; and {plural(left, 'more fact')}, which the manifest has" if left > 0 else ""
         return (
-            f"The hosts are not alike: {facts}{more}. A layout that wins on all of them does so on hosts of several "
-            "kinds; where one wins on some only, this may be why."
+            f"The hosts are not alike: {facts}{more}. If a layout wins on all of them, this holds for hosts of several "
+            "kinds. If a layout wins only on some of them, this may be the reason."
         )
 
     def brief(self, findings: Findings) -> str:
@@ -105,7 +110,7 @@ class UnlikeHosts(Caution):
 
 
 def check_hosts(evidence: Evidence) -> Iterator[UnlikeHosts]:
-    """One caution for all differences, if runs were made on several hosts."""
+    """Gives one caution for all differences, if runs were made on several hosts."""
     facts_of: dict[str, dict[str, str]] = {}
     for _, run, measurement in evidence.measurements():
         name = host_of(run)
@@ -127,7 +132,7 @@ def check_hosts(evidence: Evidence) -> Iterator[UnlikeHosts]:
 
 
 def _facts(measurement: Measurement) -> Iterator[tuple[str, str]]:
-    """The facts that should be equal on all hosts, by name; each value as text."""
+    """The facts that should be equal on all hosts, as pairs (name, value as text)."""
     yield from _of("host", measurement.environment.get("host"), HOST)
     yield from _of("server", measurement.environment.get("server"), SERVER)
     for name, volume in volumes_of(measurement):

@@ -1,5 +1,6 @@
-"""Runs that differ from the spec in a setting, a stable throughput, or a rate. Also transactions that the server
-refused or that were repeated: rates and latencies exclude them.
+"""Cautions about runs that differ from the spec: in a setting, because throughput was not stable, or because the rate
+was not reached. Also a caution about transactions that the server refused or that were repeated, which rates and
+latencies exclude.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ UNVERIFIED_MOST = 10
 
 
 class Unverified(Caution):
-    """A setting differs from the one asked for. `asked` is empty if only a `reason` is known."""
+    """A setting differs from the setting that the spec asked for. `asked` is empty if only a `reason` is known."""
 
     kind, group, unable = "unverified", "runs", "unverified"
     what: str
@@ -47,8 +48,8 @@ class Unverified(Caution):
         else:
             thing = f"{factor_text(what)} was to be {asked} but was {got}{source}"
         return (
-            f"In {plural(self.runs, 'run')}{self.where(findings)} {thing}. These times are counted, but they may "
-            "belong to a layout other than the one named: fix the setting or the volume, and run under a new name."
+            f"In {plural(self.runs, 'run')}{self.where(findings)}, {thing}. These times are counted, but they may not "
+            "be those of the named layout. Fix the setting or the volume, and run the experiment under a new name."
         )
 
     def brief(self, findings: Findings) -> str:
@@ -56,8 +57,8 @@ class Unverified(Caution):
 
 
 class Unsettled(Caution):
-    """Throughput was not stable when the measurement of `runs` began, although the warm-up should have lasted until
-    then. `got` says by how much it would still have changed in one of them, and `asked` is the criterion.
+    """Throughput was not yet stable when the measurement of `runs` runs began, although the warm-up should have lasted
+    until it was. `asked` is the criterion. `got` says by how much throughput still changed in one of these runs.
     """
 
     kind, group = "unsettled", "runs"
@@ -69,7 +70,8 @@ class Unsettled(Caution):
         which = "it was" if self.runs == 1 else "in one of them it was"
         return (
             f"{plural(self.runs, 'run')}{self.where(findings)} began to count before throughput had {self.asked}: "
-            f"{which} {self.got}. The figures count, but part of them may be warm-up: raise workload.warm_up_at_most."
+            f"{which} {self.got}. The figures count, but may include a part of the warm-up. Raise "
+            "workload.warm_up_at_most."
         )
 
     def brief(self, findings: Findings) -> str:
@@ -77,7 +79,8 @@ class Unsettled(Caution):
 
 
 class BehindRate(Caution):
-    """`runs` made fewer transactions than the rate `asked` for; `got` has one run's number and delay."""
+    """In `runs` runs, the server made fewer transactions than the rate `asked` for. `got` has the number of
+    transactions and the delay of one run."""
 
     kind, group = "behind-rate", "runs"
     asked: str
@@ -88,8 +91,8 @@ class BehindRate(Caution):
         which = "it" if self.runs == 1 else "one of them"
         return (
             f"{plural(self.runs, 'run')}{self.where(findings)} fell behind the set rate: {which} was to do "
-            f"{self.asked} and did {self.got}. Latencies then hold the wait in a growing queue, and say little of the "
-            "server: lower workload.rate, or leave it out to measure the most that is possible."
+            f"{self.asked} and did {self.got}. Latencies then include the wait in a growing queue, and say little "
+            "about the server. Lower workload.rate, or leave it out to measure the highest possible rate."
         )
 
     def brief(self, findings: Findings) -> str:
@@ -97,7 +100,7 @@ class BehindRate(Caution):
 
 
 class Unwatched(Caution):
-    """storagelab was asked to sample `asked` of each of `runs`; `got` says what it missed in one of them."""
+    """storagelab should have sampled `asked` in each of `runs` runs. `got` says what it missed in one of them."""
 
     kind, group, unable = "unwatched", "runs", "unwatched"
     asked: str
@@ -106,10 +109,10 @@ class Unwatched(Caution):
 
     def sentence(self, findings: Findings) -> str:
         return (
-            f"In {plural(self.runs, 'run')}{self.where(findings)} storagelab was to watch {self.asked}, but in "
+            f"In {plural(self.runs, 'run')}{self.where(findings)}, storagelab was to watch {self.asked}, but in "
             f"{'it' if self.runs == 1 else 'one of them'}: {without_stop(self.got)}. These times are counted, but "
-            "their waits are not those of the whole run. If the server stood still, the times hold that, too: look at "
-            "the time series, and run under a new name."
+            "their waits are not those of the whole run. If the server stood still, the times include that. Look at "
+            "the time series, and run the experiment under a new name."
         )
 
     def brief(self, findings: Findings) -> str:
@@ -117,7 +120,7 @@ class Unwatched(Caution):
 
 
 def check_settings(evidence: Evidence) -> Iterator[Unverified]:
-    """One caution for each setting that differs from what was asked for."""
+    """Gives one caution for each setting that differs from what the spec asked for."""
     cells: dict[tuple[str, str, str, str], list[str]] = defaultdict(list)
     reasons: dict[tuple[str, str, str, str], str] = {}
     for cell_id, run, measurement in evidence.measurements():
@@ -139,7 +142,7 @@ def check_settings(evidence: Evidence) -> Iterator[Unverified]:
 
 
 def check_progress(evidence: Evidence) -> Iterator[Unsettled | BehindRate | Unwatched]:
-    """One caution for all runs that failed a check; it quotes the first."""
+    """Gives one caution for all runs that failed the same check. The caution quotes the first of them."""
     for name, kind in ((SETTLED, Unsettled), (BEHIND_RATE, BehindRate), (WATCHED, Unwatched)):
         found = [(id_, check) for id_, _, m in evidence.measurements() for check in m.unverified if check.name == name]
         if found:
@@ -150,14 +153,14 @@ def check_progress(evidence: Evidence) -> Iterator[Unsettled | BehindRate | Unwa
 # --- transactions that were refused -----------------------------------------------------------------------------------
 
 SHARE_LEAST = 0.001
-"""With a smaller share, a rate is still meaningful."""
+"""If the share of refused transactions is at most this, a rate is still meaningful."""
 APART = 0.01
-"""Cells whose shares are further apart did different work."""
+"""If the shares of cells differ by more than this, the cells did different work."""
 
 
 class Refused(Caution):
-    """Transactions were refused by the server or repeated, as `how` says. `shares` are the fractions of all attempts,
-    by cell, as means over its runs.
+    """The server refused transactions, or they were repeated, as `how` says. `shares` has their share of all attempts
+    for each cell, as the mean over the cell's runs.
     """
 
     kind, group = "refused-transactions", "runs"
@@ -174,17 +177,17 @@ class Refused(Caution):
 
     def sentence(self, findings: Findings) -> str:
         differs = (
-            f" The share differs between {len(self.shares)} cells, from {percent(min(self.shares.values()))}: they did "
-            "different work, and their rates can't be compared as if it were the same."
+            f" The share differs between {len(self.shares)} cells; the smallest is "
+            f"{percent(min(self.shares.values()))}. So they did different work, and their rates can't be compared."
         )
         return (
             f"Up to {percent(self.most)} of transactions{self.where(findings)} were {self.how}. Rates and latencies "
-            f"are those of the others.{differs if self.apart else ''} Let fewer transactions meet at the same rows "
-            "(fewer connections, more rows), or lower the isolation level if your own server does."
+            f"are those of the others.{differs if self.apart else ''} Let fewer transactions use the same rows at once "
+            "(fewer connections or more rows), or lower the isolation level if your own server has a lower one."
         )
 
     def brief(self, findings: Findings) -> str:
-        differs = ", unlike shares" if self.apart else ""
+        differs = ", shares differ" if self.apart else ""
         return f"{percent(self.most)} of transactions refused or made again{self.in_some(findings)}{differs}"
 
 

@@ -1,4 +1,4 @@
-"""The cost of sampling waits, and gaps in the samples."""
+"""Cautions about the cost of sampling waits, and about gaps in the samples."""
 
 from __future__ import annotations
 
@@ -19,21 +19,22 @@ from storagelab.stats.intervals import from_logs, mean_estimate
 from storagelab.words.names import in_brackets, without_stop
 from storagelab.words.numbers import count, percent, plural, times_estimate
 
-# --- what watching costs ----------------------------------------------------------------------------------------------
-# The cost of sampling: periods of runs with sampling, compared with periods without. Pure.
+# --- the cost of sampling ---------------------------------------------------------------------------------------------
+# Periods of runs with sampling are compared with periods without sampling.
 
 
 class WatchingCost(NamedTuple):
-    """Ratios of periods with sampling to periods without, as means over `runs`; no interval below three runs."""
+    """Figures of periods with sampling divided by those of periods without, as means over `runs`. With fewer than three
+    runs, the ratios have no intervals."""
 
     runs: int
     throughput: Estimate
     p99: Estimate | None
-    """None if transactions are too few for a percentile."""
+    """None if there are too few transactions for a percentile"""
 
 
 def watching_cost(measurements: Iterable[Measurement]) -> WatchingCost | None:
-    """The cost of sampling; None if no run had periods with and without sampling."""
+    """The cost of sampling; None if no run had both periods with and periods without sampling."""
     throughput, p99 = list[float](), list[float]()
     for one in measurements:
         turns = one.turns
@@ -65,8 +66,8 @@ EXPLAINED_LEAST, EXPLAINED_MOST = 0.80, 1.10
 
 
 class ObserverDear(Caution):
-    """Sampling is expensive: the sampler and its session took `core_share` of one core over all runs that were sampled
-    all the time.
+    """Sampling takes much CPU time. The sampler and its session took `core_share` of one core, over all runs that were
+    sampled all the time.
     """
 
     kind, group = "observer-cost", "waits"
@@ -77,15 +78,15 @@ class ObserverDear(Caution):
 
     def sentence(self, findings: Findings) -> str:
         return (
-            f"Watching the waits{self.where(findings)} took {percent(self.core_share)} of one core, above the "
-            f"{percent(self.limit)} limit for harmless: it may slow what it watches. Lower measure.sample_hz, or make "
-            "measure.waits a factor to see what it costs."
+            f"Watching the waits{self.where(findings)} took {percent(self.core_share)} of one core. Above "
+            f"{percent(self.limit)}, it may slow the load. Lower measure.sample_hz, or make measure.waits a factor to "
+            "see the cost."
         )
 
 
 class WatchedSlower(Caution):
-    """The load is surely slower while it is sampled. `throughput` is the ratio of periods with sampling to periods
-    without; `p99` is this ratio for the 99th percentile.
+    """The load is surely slower while it is sampled. `throughput` is the throughput of periods with sampling divided by
+    that of periods without. `p99` is the same ratio of the 99th percentiles of latency.
     """
 
     kind, group = "watched-slower", "waits"
@@ -99,14 +100,15 @@ class WatchedSlower(Caution):
     def sentence(self, findings: Findings) -> str:
         p99 = f", and the 99th percentile of latency {times_estimate(self.p99)}" if self.p99 is not None else ""
         return (
-            f"While its sessions are watched, throughput is {times_estimate(self.throughput)}{p99} that of unwatched "
-            f"stretches ({plural(self.runs, 'run')}). Throughput and latency come from unwatched stretches alone, but "
-            "waits from watched ones. Lower measure.sample_hz to bring the two closer."
+            f"While sessions are watched, throughput is {times_estimate(self.throughput)}{p99} that of unwatched "
+            f"periods ({plural(self.runs, 'run')}). Throughput and latency are from unwatched periods alone, but waits "
+            "are from watched periods. With a lower measure.sample_hz, the two differ less."
         )
 
 
 class FewWaitSamples(Caution):
-    """Wait figures come from few samples. `passes` is the smallest median of a cell."""
+    """The figures of waits are from few samples. `passes` is the number of samples per run; it is the smallest of the
+    cells' medians."""
 
     kind, group = "few-wait-samples", "waits"
     short = "few samples of waits"
@@ -115,15 +117,15 @@ class FewWaitSamples(Caution):
 
     def sentence(self, findings: Findings) -> str:
         return (
-            f"Wait shares{self.where(findings)} come from only {count(self.passes)} looks at the sessions per run: "
-            f"rare waits may be missing and shares are rough. Make runs longer ({length_key(findings)}) or raise "
+            f"The shares of waits{self.where(findings)} are from only {count(self.passes)} samples per run. Rare waits "
+            f"may be missing, and shares are rough. Make runs longer ({length_key(findings)}) or raise "
             f"measure.sample_hz until there are {count(self.limit)} or more."
         )
 
 
 class Unexplained(Caution):
-    """Waits and CPU time explain too little or too much of connections x elapsed. The shares are means over the runs of
-    cells outside the limits.
+    """Waits and CPU time add up to too little or too much of connections x elapsed time. `lowest` and `highest` are the
+    lowest and the highest share of the cells outside the limits, as means over the cell's runs.
     """
 
     kind, group = "conservation", "waits"
@@ -140,17 +142,17 @@ class Unexplained(Caution):
         elif self.lowest > 1:
             sense = "Samples found the connections asleep more often than the kernel's figures allow"
         else:
-            sense = "The rest is unseen: no sample found a wait for it"
+            sense = "Samples found no wait for the remaining time"
         return (
-            f"Waits + CPU explain {figure} of connections x elapsed{self.where(findings)}, where about 100 % is right. "
-            f"{sense}: read the shares in wait tables with that much doubt; completion times are not affected. CPU and "
-            "queueing are the kernel's exact figures, so the error lies in what was sampled: it shrinks with longer "
-            "runs only where looks were few."
+            f"Waits + CPU explain {figure} of connections x elapsed time{self.where(findings)}. It should be about "
+            f"100 %. {sense}. So the shares in tables of waits have an error of this size. Completion times are not "
+            "affected. CPU and queueing are the kernel's exact figures, so the error is in the sampled waits. Longer "
+            "runs reduce it only if there were few samples."
         )
 
 
 class NoSplit(Caution):
-    """Waits lack the split into resource and signal. `reason` is the most frequent."""
+    """Waits are not split into resource and signal time. `reason` is the most frequent reason."""
 
     kind, group = "no-split", "waits"
     short = "waits without their signal part"
@@ -161,8 +163,8 @@ class NoSplit(Caution):
     def sentence(self, findings: Findings) -> str:
         return (
             f"Waits are not split into resource and signal time in {plural(self.runs, 'run')}{self.where(findings)}"
-            f"{in_brackets(without_stop(self.reason))}; these columns are empty, not zero. Run storagelab on the "
-            "server's own Linux host, where the kernel reports the split."
+            f"{in_brackets(without_stop(self.reason))}. These columns are empty, which does not mean zero. Run "
+            "storagelab on the server's own Linux host, where the kernel reports the split."
         )
 
 

@@ -1,8 +1,8 @@
-"""Findings other than verdicts, effects and waits: each module has one kind of finding.
+"""Findings other than verdicts, effects and waits. Each module has one kind of finding.
 
-A new kind is a new module here: its class (the value with its fields in the export, its short and long texts, its place
-in the answer), and its check: a function `find` for an experiment, or `find_in_cell` for a cell's runs. All modules of
-this package are found automatically.
+To add a kind, add a module here. It needs a class with the fields for the export, the short and the long text, and the
+place in the answer. It also needs a check, which is a function: `find` for an experiment, or `find_in_cell` for the
+runs of a cell. All modules of this package are found automatically.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ _Found = dict[str, tuple[Finding, ...]]
 
 
 def kinds() -> list[type[Finding]]:
-    """The classes of all kinds, by their weight."""
+    """The classes of all kinds, sorted by weight."""
     names = {module.__name__ for module in modules_of(__name__, tuple(__path__))}
     return sorted((one for one in Finding.__subclasses__() if one.__module__ in names), key=lambda one: one.weight)
 
 
 def found_in(evidence: Evidence) -> _Found:
-    """What an experiment shows, by kind."""
+    """The findings about an experiment, by kind."""
     return _by_kind(one for find in _finders("find") for one in find(evidence))
 
 
@@ -45,4 +45,4 @@ def _by_kind(found: Iterable[Finding]) -> _Found:
     return {kind: tuple(those) for kind, those in of_kind.items()}
 
 
-kinds()  # so that findings read from a file get their classes
+kinds()  # loads all classes, so that findings that are read from a file get their classes

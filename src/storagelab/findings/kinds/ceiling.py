@@ -1,5 +1,5 @@
-"""An upper bound on the gain from faster storage: layouts that wait for no drive, compared with the layout that waits
-for one. Pure."""
+"""An upper bound on the gain from faster storage. It compares layouts that wait for no drive with the layout that waits
+for one. The functions are pure."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from storagelab.words.names import capital, level_alone
 from storagelab.words.numbers import ratio_estimate, ratio_text
 
 SMALL = 1.1
-"""If no bound's interval reaches this gain, storage is not what limits the load."""
+"""If no bound's interval reaches this gain, storage does not limit the load."""
 
 
 class Ceiling(Finding, use_attribute_docstrings=True):
-    """A layout that waits for no drive. No faster volume gains more than this layout."""
+    """A layout that waits for no drive. A faster volume can't gain more than this layout."""
 
     kind, about, weight = "ceiling", "use", -10
     meaning = (
@@ -25,9 +25,9 @@ class Ceiling(Finding, use_attribute_docstrings=True):
     cell_id: str
     """The layout that waits for no drive."""
     on_drives: str
-    """The one that does."""
+    """The layout that waits for drives."""
     gain: Estimate
-    """The time of that one over its own, with the joint interval."""
+    """The time of the layout `on_drives` divided by the time of this layout, with the joint interval."""
 
     @classmethod
     def line(cls, findings: Findings) -> str:
@@ -48,13 +48,14 @@ class Ceiling(Finding, use_attribute_docstrings=True):
 
 
 def _name(findings: Findings, cell_id: str) -> str:
-    """The layout, without its load."""
+    """The text of a cell's layout, without its load."""
     levels, names = findings.cell(cell_id).levels, (factor.name for factor in findings.layout_factors)
     return ", ".join(level_alone(name, levels[name]) for name in names if name in levels)
 
 
 def _range(gains: Sequence[Estimate]) -> str:
-    """The gain; over several loads the smallest and the largest, with the ends of all intervals."""
+    """The gain with its interval. If there are several loads, the smallest and the largest gain, with the lowest and
+    the highest end of their intervals."""
     first, last = (pick(gains, key=lambda one: one.value) for pick in (min, max))
     if len(gains) == 1:
         return ratio_estimate(first)

@@ -1,6 +1,6 @@
-"""How a drive changed over the order of runs. Pure.
+"""Finds how a drive changed over the order of runs. The functions are pure.
 
-A drive that was formatted once is affected by every run since. If its state changes over the order of runs, times may
+Each run since the last formatting affects a drive's state. If the state changes over the order of runs, times may
 change, too.
 """
 
@@ -23,17 +23,17 @@ from storagelab.words.names import listed
 from storagelab.words.numbers import percent, share_estimate
 
 # --- the states of drives ---------------------------------------------------------------------------------------------
-# Figures that drives report for a run: write amplification and utilisation. Pure.
+# Figures that drives report for a run: write amplification and utilisation.
 
 Quantity = Literal["write_amplification", "utilisation"]
 QUANTITIES: tuple[Quantity, ...] = get_args(Quantity)
 PREFIX = "drive "
 BOUNDS: dict[Quantity, tuple[float, float]] = {"write_amplification": (1.0, math.inf), "utilisation": (0.0, 1.0)}
-"""The possible range: write amplification is at least 1, and a drive can't be more than full."""
+"""The possible range of each quantity. Write amplification is at least 1, and utilisation is between 0 and 1."""
 
 
 def states(measurements: Sequence[Measurement]) -> Iterator[DriveState]:
-    """The mean of each state over the runs of a cell, for every drive that reports its state."""
+    """The states of each drive that reports its state, as means over the runs of a cell."""
     for drive, quantity in product(drives_in(measurements), QUANTITIES):
         values = [value for one in measurements if (value := value_of(one, drive, quantity)) is not None]
         if values:
@@ -41,17 +41,17 @@ def states(measurements: Sequence[Measurement]) -> Iterator[DriveState]:
 
 
 def mean_of(values: Sequence[float], quantity: Quantity) -> Estimate:
-    """The mean with a 95 % interval that stays within the possible range without being cut off.
+    """The mean with a 95 % interval. The interval is always within the possible range and need not be cut off.
 
-    It is the t interval of log((mean - least) / (most - mean)), or of log(mean - least) if there is no `most` (delta
-    method). Its width is 0 if all values are equal.
+    The interval is the t interval of log((mean - least) / (most - mean)), or of log(mean - least) if there is no `most`
+    (delta method). Its width is 0 if all values are equal.
     """
     least, most = BOUNDS[quantity]
     plain = intervals.mean_estimate(values)
     below, above = plain.value - least, most - plain.value
     if plain.high is None or plain.high == plain.value or min(below, above) <= 0:
         return plain
-    # If values scatter far beyond their mean, the interval is useless; the exponent keeps the arithmetic finite.
+    # If values scatter far beyond their mean, the interval is useless. The limit of 300 only prevents an overflow.
     factor = math.exp(min(300.0, (plain.high - plain.value) * (1 / below + 1 / above)))
     low, high = below / factor, below * factor
     if math.isfinite(most):
@@ -72,20 +72,21 @@ def value_of(measurement: Measurement, drive: str, quantity: Quantity) -> float 
 
 CORRELATION_LEAST = 0.7
 CHANGE_LEAST: dict[Quantity, float] = {"write_amplification": 0.03, "utilisation": 0.05}
-"""Smaller changes don't count: a share of the first write amplification, and points of utilisation."""
+"""Smaller changes don't count. For write amplification, the change is a share of its first value. For utilisation, it
+is a difference."""
 RUNS_LEAST = 8
 ENDS = 8
-"""The first and the last eighth of a block are compared."""
+"""The first eighth of a block's runs is compared with the last eighth."""
 _FORMAT_DRIVES = "between_runs.format_drives"
 _MOVES_TOGETHER = 0.5
 
 
 class DriveTrend(Finding):
-    """How a drive changed from the first runs on one formatting to the last. `blocks`: how many formattings were
-    analysed.
+    """How a drive changed from the first runs after a formatting to the last runs before the next. `blocks` is the
+    number of formattings that were analysed.
 
-    `rank_correlation` is the correlation of the quantity with the place in the order, `with_time` its correlation with
-    the time; both are from single runs, within blocks.
+    `rank_correlation` is the correlation of the quantity with the place of runs in the order. `with_time` is its
+    correlation with the runs' time. Both are calculated from single runs within blocks.
     """
 
     kind, about = "drive_trends", "gains"
@@ -101,7 +102,7 @@ class DriveTrend(Finding):
 
     @classmethod
     def sentences(cls, findings: Findings) -> list[str]:
-        """A sentence on the drive that changed most, if any did."""
+        """A sentence on the drive that changed most. Empty if no drive changed."""
         of_drive: dict[str, list[DriveTrend]] = {}
         for trend in cls.of(findings):
             of_drive.setdefault(trend.drive, []).append(trend)
@@ -140,7 +141,7 @@ def find(evidence: Evidence) -> Iterator[DriveTrend]:
 
 
 def trends(runs: Iterable[Run], randomised: bool) -> Iterator[DriveTrend]:
-    """What changed over the order of runs, on each drive, over all blocks together; `runs` may be in any order."""
+    """The changes of each drive over the order of runs, over all blocks together. `runs` may be in any order."""
     blocks: dict[int, list[Run]] = defaultdict(list)
     for run in sorted(runs, key=lambda run: run.sequence):
         if run.measurement is not None and not run.config.between_runs.format_drives:
@@ -190,7 +191,7 @@ def _rank_correlation(one: Sequence[float], other: Sequence[float]) -> float:
 
 
 def _ranks(values: Sequence[float]) -> Vector:
-    """Ranks from 0; ties get their mean rank."""
+    """The ranks of values, from 0. Equal values get the mean of their ranks."""
     _, place, counts = np.unique(np.asarray(values, dtype=float), return_inverse=True, return_counts=True)
     ends = np.cumsum(counts)
     return np.asarray((ends - (counts + 1) / 2)[place], dtype=float)

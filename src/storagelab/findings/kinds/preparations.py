@@ -1,4 +1,4 @@
-"""How much times change if the same levels are prepared again. Pure."""
+"""Finds how much times change if the same levels are prepared again. The functions are pure."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from storagelab.words.numbers import percent
 
 
 class PreparedAgain(Finding, use_attribute_docstrings=True):
-    """How preparations of the same levels differ."""
+    """How much times differ between preparations of the same levels."""
 
     kind, about = "prepared_again", "use"
     meaning = "The effect of another preparation on times, if the same levels were prepared several times."
     sd: Estimate
     """The standard deviation of the mean log times of preparations, including the scatter of their runs."""
     of_runs: float = Field(ge=0)
-    """The part of it that the scatter of runs within a preparation explains."""
+    """The standard deviation that the scatter of runs within a preparation alone would cause."""
     preparations: int = Field(ge=1)
     """The number of preparations."""
     least: int = Field(ge=1)
-    """The fewest preparations of a level."""
+    """The smallest number of preparations of a level that was prepared several times."""
 
     @classmethod
     def sentences(cls, findings: Findings) -> list[str]:
@@ -39,8 +39,8 @@ class PreparedAgain(Finding, use_attribute_docstrings=True):
         few = " Few preparations give wide intervals: raise blocks and repetitions." if self.least < _ENOUGH else ""
         return (
             f"Preparing again changes the time by ± {_apart(self.sd.value)}{interval}, over {self.preparations} "
-            f"preparations; the scatter of runs alone would make ± {_apart(self.of_runs)}. All intervals that compare "
-            f"different preparations hold it.{few}"
+            f"preparations. The scatter of runs alone would cause ± {_apart(self.of_runs)}. All intervals that compare "
+            f"different preparations include this effect.{few}"
         )
 
 

@@ -1,4 +1,5 @@
-"""The course of a race: its cost, the layouts that left, and the layouts that may still be the fastest. Pure."""
+"""Summarises a race: its cost, the layouts that left, and the layouts that may still be the fastest. The functions are
+pure."""
 
 from __future__ import annotations
 
@@ -16,12 +17,12 @@ from storagelab.words.numbers import duration, percent, plural
 
 
 class LeftRace(Described):
-    """A cell that left."""
+    """A cell that left the race."""
 
     cell_id: str
-    """The cell."""
+    """The id of the cell."""
     after_round: Annotated[int, Field(ge=2)]
-    """The last round that it ran in."""
+    """The last round in which the cell ran."""
 
 
 class RaceSummary(Finding, use_attribute_docstrings=True):
@@ -30,23 +31,23 @@ class RaceSummary(Finding, use_attribute_docstrings=True):
     kind, about, weight = "race", "use", 10
     meaning = "How the experiment was raced (`run --find-best`); none if all cells had all repetitions."
     within: float = Field(ge=0)
-    """The margin, as a share of the time; 0 = none."""
+    """The margin of the race, as a share of the time; 0 = no margin."""
     rounds: int = Field(ge=0)
-    """Rounds made."""
+    """The number of rounds that were made."""
     runs_of_all: int = Field(ge=1)
-    """Runs if every cell had all repetitions."""
+    """The number of runs that all repetitions of all cells would have needed."""
     spent_s: float = Field(ge=0)
-    """Seconds spent on runs."""
+    """The time spent on runs, in seconds."""
     of_all_s: float = Field(ge=0)
-    """Seconds that all repetitions would have taken."""
+    """The time that all repetitions of all cells would have taken, in seconds (estimated)."""
     left: tuple[LeftRace, ...]
-    """Cells that left as surely slower."""
+    """The cells that left because they are surely slower."""
     open: tuple[str, ...]
-    """Cells of a race that is not decided."""
+    """The ids of cells that may still be the fastest, if the race is not decided."""
 
     @classmethod
     def line(cls, findings: Findings) -> str:
-        """Whether the race reached its margin, if no winner says more."""
+        """A sentence that says that the race reached its margin; "" if it did not, or if there is a winner."""
         for race in cls.of(findings):
             if race.within and not race.open and findings.verdict != "winner" and findings.best:
                 most = f"at most {percent(race.within)} slower than the fastest (95 %)"
@@ -55,7 +56,8 @@ class RaceSummary(Finding, use_attribute_docstrings=True):
 
     @classmethod
     def sentences(cls, findings: Findings) -> list[str]:
-        """The cost of the race, the runs that it saved, the layouts that left, and the layouts still in the race."""
+        """Sentences on the cost of the race, the runs that it saved, the layouts that left, and the layouts that are
+        still in it."""
         return [text for race in cls.of(findings) for text in _sentences(race, findings)]
 
 
@@ -66,10 +68,10 @@ def _sentences(race: RaceSummary, findings: Findings) -> Iterator[str]:
     counts = ", ".join(f"{number} after round {turn}" for turn, number in sorted(after.items()))
     if counts:
         left = f"{len(race.left)} {findings.cell_noun(len(race.left))}"
-        yield f"{left} left it as surely slower: {counts}. In at most 5 % of races, a fastest one leaves."
+        yield f"{left} left because they are surely slower: {counts}. In at most 5 % of races, a fastest layout leaves."
     yield _end(race, findings)
     if len(findings.factors) > 1:
-        yield "Effects of factors use only the rounds in which all ran, so the ladder may tell more."
+        yield "Effects of factors use only the rounds in which all ran, so the ladder may show more differences."
 
 
 def _end(race: RaceSummary, findings: Findings) -> str:
@@ -77,7 +79,7 @@ def _end(race: RaceSummary, findings: Findings) -> str:
         still = plural(len(race.open), f"{findings.cell_noun()} may", f"{findings.cell_noun(2)} may")
         return f"The race is open: {still} still be the fastest. With --budget, they are repeated until its time is up."
     if findings.verdict == "winner":
-        return "The race ended when one was left."
+        return "The race ended when only one was left."
     if race.within:
         most = f"more than {percent(race.within)} faster"
         return f"The race ended when no other layout could be {most} than {_leader(findings)}."
@@ -85,7 +87,8 @@ def _end(race: RaceSummary, findings: Findings) -> str:
 
 
 def _leader(findings: Findings) -> str:
-    """The layout with the fastest mean, or that of each load."""
+    """A text for the layout with the fastest mean. If there are several loads, a text for the fastest mean under
+    each."""
     if findings.loads:
         return "the fastest mean under each load"
     return f"the fastest mean ({findings.cell(findings.best[0]).text})" if findings.best else "the fastest mean"

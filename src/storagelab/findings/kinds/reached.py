@@ -1,8 +1,10 @@
-"""A database's I/O rate on its volumes as a share of the volumes' rate, measured by raw I/O in the same run. Pure.
+"""Compares a database's I/O rate on its volumes with the rate of raw I/O on the same volumes. Raw I/O is measured in
+the same run. The functions are pure.
 
-A drive is limited in bytes and in requests. Each share is the database's rate over the drive's: bytes a second over
-sequential raw I/O, requests a second over random raw I/O. Reads and writes are added, because they share the drive's
-time. The larger share counts.
+A drive has a limit of bytes per second and a limit of requests per second. So there are two shares: the database's
+bytes per second divided by those of sequential raw I/O, and its requests per second divided by those of random raw I/O.
+The shares of reads and writes are added, because reads and writes share the drive's time. The larger of the two sums is
+reported.
 """
 
 from __future__ import annotations
@@ -21,12 +23,13 @@ from storagelab.words.numbers import percent, significant
 _KINDS = {"bytes": "sequential", "ios": "random"}
 NOT_THE_LIMIT = 0.5
 THE_LIMIT = 0.8
-"""From the larger share of a drive's rate on, the drive is the limit; below the smaller share, it is not."""
+"""If the share is at least `THE_LIMIT`, the drive is the limit. If it is below `NOT_THE_LIMIT`, the drive is not the
+limit."""
 
 
 class Reached(Finding):
-    """A database's rate on a volume during its load, and the volume's rate by raw I/O. `share` is for reads and writes
-    together. The other figures are those of the operation and the unit with the largest share.
+    """A database's rate on a volume during its load, and the volume's rate for raw I/O. `share` is the share of reads
+    and writes together. The other figures are those of the operation and the unit with the largest share.
     """
 
     kind, about, weight, of_cells = "reached", "why", -10, True
@@ -41,7 +44,7 @@ class Reached(Finding):
 
     @classmethod
     def line(cls, findings: Findings) -> str:
-        """A short text on the most used volume of the fastest cell."""
+        """A sentence on the most used volume of the fastest cell; "" if there is none."""
         for one in cls._of_the_fastest(findings)[:1]:
             did = "did" if one.unit == "ios" else "wrote" if one.operation == "write" else "read"
             start = f"{_title(one)} {did} {_rate(one, one.did_per_s)}"
@@ -50,7 +53,7 @@ class Reached(Finding):
 
     @classmethod
     def sentences(cls, findings: Findings) -> list[str]:
-        """A sentence on every volume of the fastest cell."""
+        """The text on all volumes of the fastest cell; empty if there are none."""
         of = cls._of_the_fastest(findings)
         if not of:
             return []
@@ -59,9 +62,9 @@ class Reached(Finding):
             for one in of
         )
         return [
-            "Raw I/O beside the load, by fio with 16 requests in progress, shows what the volumes take. "
-            f"{_title(of[0])} used of that: {shares}. This says nothing about waiting for single writes, which a drive "
-            "may answer late without being busy."
+            "Raw I/O in the same run, by fio with 16 requests in progress, shows the rates that the volumes can reach. "
+            f"{_title(of[0])} used these shares of them: {shares}. The shares say nothing about the time of single "
+            "writes, because a drive may answer them late without being busy."
         ]
 
     @classmethod
@@ -90,7 +93,7 @@ def _so(one: Reached) -> str:
 
 
 def find_in_cell(runs: Sequence[Measurement], config: Config) -> list[Reached]:
-    """Each volume with raw I/O, the most used one first; means over the runs."""
+    """The finding on each volume with raw I/O, as means over the runs. The most used volume comes first."""
     of_runs = [list(_of_run(run, config.target.engine)) for run in runs if run.elapsed_s > 0]
     volumes = dict.fromkeys(one.volume for found in of_runs for one in found)
     means = [_mean([one for found in of_runs for one in found if one.volume == volume]) for volume in volumes]
@@ -98,7 +101,8 @@ def find_in_cell(runs: Sequence[Measurement], config: Config) -> list[Reached]:
 
 
 def _mean(parts: Sequence[Reached]) -> Reached:
-    """The mean over all runs, in the unit in which most of them are limited."""
+    """The mean over all runs. The rates are those of the operation and unit that have the largest share in most
+    runs."""
     terms = [(one.operation, one.unit) for one in parts]
     term = max(terms, key=terms.count)
     alike = [one for one in parts if (one.operation, one.unit) == term]

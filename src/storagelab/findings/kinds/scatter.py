@@ -1,4 +1,5 @@
-"""The scatter of a layout's runs, which determines how many repetitions are needed to show a difference. Pure."""
+"""Finds the scatter of runs, which determines how many repetitions are needed to show a difference. The functions are
+pure."""
 
 from __future__ import annotations
 
@@ -18,15 +19,15 @@ class Scatter(Finding, use_attribute_docstrings=True):
     kind, about = "scatter", "use"
     meaning = "How times scatter from run to run; none if no cell was run twice, or if hosts were compared."
     sd: float = Field(ge=0)
-    """The standard deviation of log times, over cells that are not surely noisier than others."""
+    """The standard deviation of log times, over the cells that do not surely scatter more than others."""
     runs: int
-    """The number of runs that it was estimated from."""
+    """The number of runs from which `sd` was estimated."""
     alike: bool
-    """Whether no cell surely scatters more than others, so that all share one figure."""
+    """Whether no cell surely scatters more than others, so that `sd` holds for all cells."""
 
     @classmethod
     def sentences(cls, findings: Findings) -> list[str]:  # noqa: ARG003
-        """None: intervals show the scatter, and the answer's last line uses it."""
+        """No sentences, because intervals show the scatter, and the answer's last line uses it."""
         return []
 
 
@@ -38,7 +39,7 @@ def scatter_in(fitted: Fit) -> Scatter | None:
 
 def find(evidence: Evidence) -> Iterator[Scatter]:
     basis = evidence.basis
-    # With several hosts or preparations, the number of repetitions doesn't depend on the scatter of runs alone.
+    # With several hosts or preparations, the needed repetitions don't depend on the scatter of runs alone.
     found = scatter_in(basis.fitted) if basis.fleet is None and basis.fitted.preparations is None else None
     if found is not None:
         yield found

@@ -1,8 +1,9 @@
-"""Differences between a cell's slowest seconds and its other seconds, if layouts are compared by a percentile. Pure.
+"""Finds differences between a cell's slowest seconds and its other seconds, if layouts are compared by a percentile.
+The functions are pure.
 
-Waits add up to a mean transaction, never to a percentile. But a run has the percentile of each second, and other
-observations of that second: the server's checkpoint, the volumes, the waits of sessions. So a tail is described by its
-seconds.
+Waits add up to the time of a mean transaction, but never to a percentile. So they can't explain a percentile. But a run
+stores the percentile of each second, and also what was observed in that second: the server's checkpoint, the volumes,
+and the waits of sessions. So high percentiles are explained by the seconds in which they occurred.
 """
 
 from __future__ import annotations
@@ -23,18 +24,19 @@ from storagelab.words.numbers import count, percent, seconds, significant
 
 COLUMN = "latency_p99_s"
 SHARE = 0.1
-"""The slowest tenth of all seconds is compared with the others."""
+"""The slowest tenth of all seconds is compared with the other seconds."""
 SECONDS_LEAST = 50
-"""With fewer seconds, a tenth of them is too few."""
+"""The smallest number of seconds for this comparison. A tenth of fewer seconds would be too few."""
 TIMES_AS_MUCH = 1.5
-"""Smaller differences are not named."""
+"""A difference is named only if one mean is at least this many times the other."""
 MOST_NAMED = 3
 _BUSY = re.compile(r"volume\.(.+)\.busy_s_per_s")
 _SHARES = {"checkpoint_s_per_s": "a checkpoint ran {} of the time"}
 
 
 class Along(Frozen):
-    """Something that differed in the slow seconds: its mean in them, and in the others."""
+    """A quantity that differed in the slow seconds. `slow` is its mean in the slow seconds, and `others` its mean in
+    the other seconds."""
 
     what: str
     """A column of the time series, or a sampled wait."""
@@ -51,7 +53,7 @@ class Along(Frozen):
 
 
 class SlowSeconds(Finding, use_attribute_docstrings=True):
-    """The slowest tenth of a cell's seconds."""
+    """The slowest tenth of a cell's seconds, compared with its other seconds."""
 
     kind, about, weight = "slow_seconds", "why", 5
     meaning = (
@@ -59,17 +61,18 @@ class SlowSeconds(Finding, use_attribute_docstrings=True):
         "all seconds and the differences in them."
     )
     cell_id: str
-    """The cell."""
+    """The id of the cell."""
     seconds: int = Field(ge=1)
-    """Seconds of all its runs."""
+    """The number of seconds of all its runs."""
     slow: int = Field(ge=1)
-    """Those in which the 99th percentile was highest."""
+    """The number of slow seconds, in which the 99th percentile was highest."""
     slow_p99_s: float = Field(ge=0)
-    """The mean of their 99th percentiles."""
+    """The mean of the slow seconds' 99th percentiles."""
     others_p99_s: float = Field(ge=0)
-    """That of the others."""
+    """The mean of the other seconds' 99th percentiles."""
     along: tuple[Along, ...]
-    """Other certain differences, the largest first."""
+    """Other quantities that surely differ between the slow and the other seconds. The largest difference comes
+    first."""
 
     @classmethod
     def sentences(cls, findings: Findings) -> list[str]:
@@ -87,7 +90,8 @@ class SlowSeconds(Finding, use_attribute_docstrings=True):
 
 
 def find(evidence: Evidence) -> Iterator[SlowSeconds]:
-    """For the cells with the shortest and the longest percentile, if their runs have enough seconds."""
+    """The findings on the cells with the shortest and the longest percentile. A cell is left out if its runs have too
+    few seconds."""
     judge = evidence.plan.cells[0].config.measure.judge
     if not judge.startswith("p"):
         return
@@ -114,7 +118,7 @@ def _of(cell_id: str, runs: Sequence[Measurement]) -> SlowSeconds | None:
 
 
 def _by_second(run: Measurement) -> Iterator[tuple[float, Mapping[str, float]]]:
-    """The 99th percentile of each second, and the other observations of it."""
+    """The 99th percentile of each second, with the other observations of the same second."""
     waiting = _waiting_by_second(run)
     columns = {
         name: run.series.columns[name] for name in run.series.columns if name in _SHARES or _BUSY.fullmatch(name)
@@ -126,7 +130,7 @@ def _by_second(run: Measurement) -> Iterator[tuple[float, Mapping[str, float]]]:
 
 
 def _waiting_by_second(run: Measurement) -> dict[int, dict[str, float]]:
-    """Sessions in each wait at the moments of a second, on average over those moments."""
+    """The mean number of sessions in each wait, for each second. The mean is over the samples of the second."""
     moments: dict[float, Counter[str]] = defaultdict(Counter)
     for task in run.waiting_tasks:
         moments[task.at_s][task.wait_type] += task.sessions
@@ -140,8 +144,9 @@ def _waiting_by_second(run: Measurement) -> dict[int, dict[str, float]]:
 
 
 def _along(slow: Sequence[Mapping[str, float]], others: Sequence[Mapping[str, float]]) -> list[Along]:
-    """Large and certain differences (Mann-Whitney's test over seconds, corrected for the number of tests)."""
-    from scipy import stats  # imported here because it takes a second, and every command loads this module
+    """The large and significant differences (Mann-Whitney's test over seconds, corrected for the number of tests), the
+    largest first."""
+    from scipy import stats  # imported here because the import takes a second, and all commands load this module
 
     names = sorted({name for one in (*slow, *others) for name in one})
     found = []

@@ -1,4 +1,5 @@
-"""An upper bound on the share of stalls that too few runs can't show. Pure."""
+"""Calculates an upper bound on the share of runs that stall. A few runs can't show rare stalls. The functions are
+pure."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from storagelab.stats.stalls import share_most
 from storagelab.words.numbers import percent, plural
 
 RUNS_MOST = 29
-"""From 30 runs without a stall on, fewer than a tenth of runs may stall."""
+"""The bound is reported only up to this number of runs. If 30 runs show no stall, fewer than a tenth of runs may
+stall."""
 
 
 class StallsUnseen(Finding, use_attribute_docstrings=True):
@@ -23,13 +25,13 @@ class StallsUnseen(Finding, use_attribute_docstrings=True):
     kind, about = "stalls_unseen", "use"
     meaning = "An upper bound on the share of the fastest layout's runs that stall, from its runs."
     cell_id: str
-    """The cell in front."""
+    """The id of the cell with the shortest mean."""
     runs: int = Field(ge=1)
-    """Its runs."""
+    """The number of the cell's runs."""
     stalled: int = Field(ge=0)
-    """Those that took much longer than its others."""
+    """The number of the cell's runs that took much longer than its other runs."""
     share_most: float = Field(ge=0, le=1)
-    """The largest share that may, at 95 %."""
+    """The upper bound (95 %) of the share of runs that stall."""
 
     @classmethod
     def sentences(cls, findings: Findings) -> list[str]:
@@ -41,7 +43,8 @@ class StallsUnseen(Finding, use_attribute_docstrings=True):
 
 
 def stalled_of(basis: Basis, plan: Plan, cell: int) -> int:
-    """The runs of a cell that took much longer, without those whose record shows another cause."""
+    """The number of runs of a cell that took much longer than its others. Runs whose records show a cause outside the
+    layout don't count."""
     cell_id = plan.cells[cell].cell_id
     odd = (one for one in basis.odd if one.cell == cell and one.ratio > 1)
     return sum((cell_id, basis.rounds[one.round]) not in basis.left_out for one in odd)
@@ -50,7 +53,7 @@ def stalled_of(basis: Basis, plan: Plan, cell: int) -> int:
 def find(evidence: Evidence) -> Iterator[StallsUnseen]:
     fitted = evidence.basis.fitted
     loads = [cells for _, cells in loads_of(evidence.experiment.factors, evidence.plan.cells)]
-    first = fitted.fastest() if len(loads) == 1 else None  # the fastest of several loads is that of the lightest
+    first = fitted.fastest() if len(loads) == 1 else None  # of several loads, the lightest has the fastest cell
     if first is None or evidence.basis.fleet is not None or evidence.basis.provenance != "measured":
         return
     runs, stalled = int(fitted.runs[first]), stalled_of(evidence.basis, evidence.plan, first)

@@ -1,4 +1,5 @@
-"""Layouts with some much longer runs, whose typical run and mean give different answers. Pure."""
+"""Finds layouts whose typical run and mean give different answers, because some runs took much longer. The functions
+are pure."""
 
 from __future__ import annotations
 
@@ -15,28 +16,28 @@ from storagelab.stats.stalls import Outlier
 from storagelab.words.numbers import percent, plural, signed_percent, significant
 
 APART_LEAST = 0.005
-"""If they differ by less than this share of the time, the typical run and the mean give the same answer."""
+"""If the typical run and the mean differ by less than this share of the time, they give the same answer."""
 
 
 class TypicalRun(Finding, use_attribute_docstrings=True):
-    """A cell with some much longer runs, so that its typical run and its mean give different answers."""
+    """A cell whose typical run and mean give different answers, because some of its runs took much longer."""
 
     kind, about, weight = "typical_runs", "use", 5
     meaning = "Layouts whose typical run (the median) and mean give different answers: some runs took longer."
     cell_id: str
-    """The cell."""
+    """The id of the cell."""
     runs: int = Field(ge=1)
-    """Its runs."""
+    """The number of the cell's runs."""
     slow: int = Field(ge=1)
-    """Those that took much longer, and count."""
+    """The number of its runs that took much longer and are not left out."""
     times_as_long: float = Field(gt=1)
-    """The time of the longest of them over the expected time."""
+    """The time of the longest run divided by the expected time."""
     fastest: str
-    """The cell with the shortest mean under the same load; it may be the cell itself."""
+    """The id of the cell with the shortest mean under the same load. It may be the same cell."""
     typical_ratio: float = Field(gt=0)
-    """The time of its typical run over the mean of the fastest."""
+    """The time of the cell's typical run divided by the mean of the fastest cell."""
     mean_ratio: float = Field(gt=0)
-    """Its mean over the mean of the fastest."""
+    """The cell's mean divided by the mean of the fastest cell."""
 
     @classmethod
     def line(cls, findings: Findings) -> str:
@@ -56,8 +57,7 @@ class TypicalRun(Finding, use_attribute_docstrings=True):
         name = findings.cell(self.cell_id).name
         runs = f"{self.slow} of {plural(self.runs, 'run')} with {name} took {self.long()} as long"
         return (
-            f"{runs}: {self.compared()}. The verdict is that of means; choose by the median only "
-            "if such runs do no harm."
+            f"{runs}: {self.compared()}. The verdict compares means. Choose by the median only if such runs do no harm."
         )
 
     def compared(self) -> str:
@@ -72,7 +72,8 @@ class TypicalRun(Finding, use_attribute_docstrings=True):
 
 
 def find(evidence: Evidence) -> Iterator[TypicalRun]:
-    """Cells with counted odd runs that are the fastest by their mean, or would be by their typical run."""
+    """The findings on cells that have slow runs which are not left out. Each is the fastest by its mean, or would be
+    the fastest by its typical run."""
     basis = evidence.basis
     if basis.fleet is not None:  # the columns of its fit are hosts, not runs
         return
