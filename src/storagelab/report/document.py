@@ -47,7 +47,7 @@ class Swatch:
 
 @dataclass(frozen=True)
 class Mark:
-    """A verdict: its kind, which determines its colour, and its short text. The text is "" if there is only one cell."""
+    """A verdict: its kind, which sets its colour, and its short text. The text is "" if there is only one cell."""
 
     kind: str
     text: str
@@ -183,7 +183,7 @@ class Rung:
 
     @property
     def is_hollow(self) -> bool:
-        """Whether the row's mark is hollow. It is for a prediction, and for a ratio without an interval other than 1."""
+        """Whether the row's mark is hollow: for a prediction, and for a ratio other than 1 without an interval."""
         unbound = self.ratio is not None and self.ratio.half_width is None and self.ratio.value != 1
         return unbound or self.predicted
 

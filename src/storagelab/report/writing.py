@@ -68,7 +68,7 @@ PLAIN = How()
 def render(
     format_: str, experiment: Experiment, plan: Plan, runs: Sequence[Run], findings: Findings, *, how: How = PLAIN
 ) -> str:
-    """Returns the report in one form: "html" or "md" or, for programs, "csv" (runs), "waits-csv" or "json" (the export).
+    """Returns the report in one form: "html", "md" or, for programs, "csv" (runs), "waits-csv" or "json" (the export).
     Raises StoragelabError if the form is unknown.
     """
     shown = findings if how.sql_server_names else own_names_only(findings)
@@ -138,7 +138,7 @@ def write_charts(output: Path | None, folder: Path, format_: str, findings: Find
 def write_chart(
     name: str, output: Path | None, folder: Path, format_: str, findings: Findings, runs: Sequence[Run]
 ) -> None:
-    """Write one chart, and print its path. Raises StoragelabError if no chart has that name; the error lists the charts."""
+    """Write one chart, and print its path. Raises StoragelabError if no chart has that name; it lists the charts."""
     specs = wide_specs(findings, runs)
     if name not in specs:
         known = ", ".join(specs) or "none, because nothing was measured"

@@ -142,8 +142,8 @@ def _level(factor: Factor, order: Mapping[str, int], cell: CellSummary) -> Entry
 
 
 def _figure_columns(findings: Findings, cells: Sequence[CellSummary]) -> Iterator[Column]:
-    """Yields columns with the mean by which cells are compared, its interval, and a drawing of both. All cells are drawn
-    on one scale.
+    """Yields columns with the mean by which cells are compared, its interval, and a drawing of both. The drawings of
+    all cells have one scale.
     """
     known = _known(findings, cells)
     rate = compared.by_rate(findings)
@@ -211,8 +211,8 @@ def _run_columns(findings: Findings) -> Iterator[Column]:
 
 
 def _columns_beside(findings: Findings, cells: Sequence[CellSummary]) -> Iterator[Column]:
-    """Yields a column for each figure of raw I/O and of latency that any cell has, and one for the final checkpoint. The
-    compared figure is left out, because it already has a column.
+    """Yields a column for each figure of raw I/O and of latency that any cell has, and one for the final checkpoint.
+    The compared figure is left out, because it already has a column.
     """
     known = {cell.cell_id: _beside(cell) for cell in cells}
     by = latency_of(findings.compared)

@@ -1,4 +1,4 @@
-"""Shows how each cell spent its time: a wait table of nine columns, the objects that sessions waited for, and counters."""
+"""Shows how each cell spent its time: a wait table of nine columns, the objects waited for, and counters."""
 
 from __future__ import annotations
 
@@ -134,8 +134,8 @@ def run_anchor(cell_id: str, repetition: int) -> str:
 
 
 def cell_anchor(cell_id: str) -> str:
-    """Returns the id of a cell's section on a page. Characters that an id can't have are replaced, because a stored cell
-    id may contain anything.
+    """Returns the id of a cell's section on a page. A stored cell id may contain anything, so characters other than
+    letters and digits are replaced.
     """
     return "cell-" + "".join(char if char.isalnum() and char.isascii() else "-" for char in cell_id)
 
@@ -151,7 +151,7 @@ def _no_split_reasons(runs: Sequence[Run]) -> list[str]:
 
 
 def mean_counters(runs: Sequence[Run]) -> dict[tuple[str, str], float]:
-    """Maps (group, name) to the mean of a counter over the runs that have it. Counters that are always 0 are left out."""
+    """Maps (group, name) to the mean of a counter over the runs that have it, without counters that are always 0."""
     values: dict[tuple[str, str], list[float]] = defaultdict(list)
     for run in runs:
         for group, counters in run.measurement.counters.items() if run.measurement is not None else ():
@@ -177,7 +177,7 @@ _NAMES = [Heading("waiting for", "prose"), Heading("WaitType", "text")]
 
 
 def crowds(runs: Sequence[Run]) -> tuple[str, Table | None]:
-    """Returns a sentence on the longest queue for one object in a sample, and a table of the waits by kind of object."""
+    """Returns a sentence on the longest queue for one object in a sample, and a table of waits by kind of object."""
     counted = [run.measurement for run in runs if run.usable and not run.burn_in and run.measurement is not None]
     counted = [one for one in counted if one.crowds]
     kinds = _seen(runs)
@@ -194,8 +194,8 @@ def crowds(runs: Sequence[Run]) -> tuple[str, Table | None]:
 
 
 def _counted_table(runs: Sequence[Measurement]) -> Table:
-    """Returns a table of means over the time of all runs. Shares of session time are fractions of connections x elapsed,
-    as in the cell's wait table.
+    """Returns a table of means over the time of all runs. Shares of session time are fractions of connections x
+    elapsed, as in the cell's wait table.
     """
     together: dict[_Key, list[tuple[Measurement, CountedCrowd]]] = defaultdict(list)
     for run in runs:
