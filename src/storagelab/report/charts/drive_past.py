@@ -74,7 +74,7 @@ def _of_run(findings: Findings, run: Run, names: Mapping[str, str], cell: CellSu
 
 
 def _in_its_life(run: Run, volume: str) -> str:
-    """Writes the drives' own counters as text: ", and 1.2 TB to its drives in their lives". "" if any has no counter."""
+    """Writes the drives' own counters: ", and 1.2 TB to its drives in their lives". "" if any drive has no counter."""
     environment = run.measurement.environment if run.measurement is not None else {}
     drives = table_in(table_in(table_in(environment, "volumes"), volume), "made").get("drives")
     told = [one.get("written_in_its_life_bytes") for one in drives] if isinstance(drives, Sequence) else []

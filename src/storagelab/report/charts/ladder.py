@@ -34,7 +34,7 @@ def _rows(findings: Findings, _runs: Sequence[Run]) -> Figure:
 
 
 def _row(ladder: Ladder, rung: Rung, *, alone: bool) -> Row:
-    """Returns the row of a layout. If the ladder is `alone`, each name is followed by the layout's figure and verdict."""
+    """Returns the row of a layout. If the ladder is `alone`, the name is followed by the figure and the verdict."""
     name = ", ".join(filter(None, rung.name))
     words = ", ".join(filter(None, (rung.figure, rung.verdict.text)))
     return (dict.fromkeys(FIELDS) if rung.ratio is None else scaled(rung.ratio)) | {

@@ -59,8 +59,8 @@ def _columns(**lines: str) -> Callable[[Run, str], str | None]:
 
 
 def _volume(whats: Mapping[str, str]) -> Callable[[Run, str], str | None]:
-    """Returns a `line_of` with a line for each volume and direction. Counters are of a whole device, so all volumes on a
-    device share a line.
+    """Returns a `line_of` with a line for each volume and direction. Counters are of a whole device, so all volumes on
+    a device share a line.
     """
 
     def line(run: Run, column: str) -> str | None:
@@ -263,8 +263,8 @@ def _tops(data: Figure) -> list[float]:
 
 
 def _ends(data: Figure) -> tuple[float, Sequence[float]]:
-    """Returns the end of the time axis, and the end of the value axis. If each panel has its own value axis, returns the
-    largest value of each panel.
+    """Returns the end of the time axis, and the end of the value axis. If each panel has its own value axis, the second
+    result has the largest value of each panel.
     """
     end_s = max(float(row["at_s"] or 0) for row in data.rows) or 1.0
     tops = _tops(data)

@@ -181,8 +181,8 @@ def _found(findings: Findings) -> tuple[CellSummary, CellSummary, Waterfall] | N
 
 
 def _steps(findings: Findings, _runs: Sequence[Run]) -> Figure:
-    """Returns a bar for the time of the fastest cell, a bar for each step, and a bar for the time of the slowest cell. A
-    bar is drawn from `from_s` to `to_s`. Each step starts where the step before it ended.
+    """Returns a bar for the time of the fastest cell, a bar for each step, and a bar for the time of the slowest cell.
+    A bar is drawn from `from_s` to `to_s`. Each step starts where the step before it ended.
     """
     found = _found(findings)
     if found is None:

@@ -63,8 +63,8 @@ class Chart:
 
     `place`: charts of the same part are sorted by this number. `rows` returns no rows if the chart does not apply.
     `finding` says in a sentence what the chart shows. `marks` says what its marks mean. `is_headed`: whether the chart
-    has its own heading on the page. `ends` and `time_unit`: the ends of the axes and the unit of a chart over time, from
-    which the page's script computes the value at any point of a line.
+    has its own heading on the page. `ends` and `time_unit`: the ends of the axes and the unit of a chart over time. The
+    page's script needs both to compute the value at any point of a line.
     """
 
     name: str
@@ -203,8 +203,8 @@ def figure_of_cells(
     row: Callable[[CellSummary], Row],
     places: Arrangement | None = None,
 ) -> Figure:
-    """Returns a figure with a row for each of `cells`. `places` decides on their lines and panels; by default, it is the
-    usual arrangement. If there are too many lines or panels, those with cells that must be shown are kept.
+    """Returns a figure with a row for each of `cells`. `places` decides on their lines and panels; by default, it is
+    the usual arrangement. If there are too many lines or panels, those with cells that must be shown are kept.
     """
     places = places or arrange(findings)
     must = must_show(findings)

@@ -85,7 +85,7 @@ FORMS = {"wide": WIDE, "narrow": NARROW}
 
 
 def config(form: Form) -> Spec:
-    """Returns the appearance of charts: no frame, a faint grid, one font family. Only charts and marks have ARIA labels,
+    """Returns the appearance of charts: no frame, a faint grid, one font family. Charts and marks have ARIA labels;
     axes have none.
     """
     text = {"labelColor": palette.INK, "titleColor": palette.INK, "labelOpacity": 0.85, "labelFontSize": FONT_PX,
@@ -281,7 +281,7 @@ _SNIPPET = "window.vegaEmbed = vegaEmbed;"
 
 
 class Runtime(NamedTuple):
-    """The script, compressed and encoded as letters, and its hash. A page's content policy allows scripts by their hash."""
+    """The script, compressed and encoded as letters, and its hash, by which a page's content policy allows it."""
 
     packed: str
     sha256: str
