@@ -129,12 +129,12 @@ def audit_sentences(cell: CellSummary) -> list[str]:
             lines.append(f"{row.wait_type}: {numbers.seconds(row.wait_s)}{share} ({METHODS[row.method]}; no wait)")
     if cell.available_s:
         shown = sum(row.wait_s for row in cell.waits) / cell.available_s
-        rest = "; in the rest, sessions had finished, or it is unexplained" if shown < _WHOLE else ""
+        rest = "; the rest is time after sessions finished, or unexplained" if shown < _WHOLE else ""
         whole = f"session time (connections x elapsed, {numbers.seconds(cell.available_s)})"
         lines.append(f"All waits + CPU: {numbers.percent(shown, 1)} of {whole}{rest}.")
     if cell.explained is not None:
         lines.append(
-            "Audit, independent of these rows: CPU time, observed waits, and the time after sessions had "
+            "Audit, independent of these rows: CPU time, observed waits, and the time after sessions "
             f"finished add up to {numbers.percent(cell.explained, 1)} of session time."
         )
     elif cell.waits:

@@ -67,7 +67,7 @@ def _limit_text(reason: Reason, limit: AtLimit) -> str:
     least = f"its requests alone take {numbers.seconds(slower)} at that limit"
     if faster > 0:
         least += f", and at least {numbers.seconds(faster)} at the limits of the faster one"
-    queue = f"; sessions wait for it as {listed(reason.types)}" if reason.types else ""
+    queue = f"; its queue causes {listed(reason.types)}" if reason.types else ""
     share, of_change = numbers.percent(limit.share), numbers.percent(reason.share)
     return (
         f"volume {limit.volume} was at its limit, {numbers.limit_text(limit.rate, limit.limit)}, for {share} of the "
