@@ -11,7 +11,7 @@ from storagelab.model.values import Estimate
 from storagelab.words import numbers
 
 Align = Literal["text", "prose", "number"]
-"""The kind of a column: names stay on one line, prose wraps, numbers are right-aligned."""
+"""The kind of a column. "text" stays on one line, "prose" wraps, "number" is right-aligned."""
 
 
 @dataclass(frozen=True)

@@ -121,8 +121,8 @@ def write_tables(
 
 
 def write_charts(output: Path | None, folder: Path, format_: str, findings: Findings, runs: Sequence[Run]) -> None:
-    """Write each chart that has data to its own file ("png" or "svg"), in reading order, and print each path. The
-    files go to `output`, by default a folder inside `folder`. Raises StoragelabError if `output` is not a folder.
+    """Write each chart that has data to a file of its own ("png" or "svg"), in reading order, and print its path. The
+    files are in the folder `output`; by default, it is a folder in `folder`. Raises StoragelabError if it is no folder.
     """
     place = output or folder / CHARTS_FOLDER
     if place == STDOUT or (os.path.lexists(place) and not place.is_dir()):

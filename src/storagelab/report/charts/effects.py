@@ -85,7 +85,7 @@ _EFFECTS = Chart(
     "effects", "effects", "What each factor does", _rows, _draw,
     finding=lambda _data, findings: largest_text(findings, of_choices(findings, findings.effects, at=False)),
     marks=lambda data, _findings: (
-        "Each level against the first of its factor, all else the same. Points left of the dashed line are faster. If "
+        "Each level is compared with the first; all else is the same. Points left of the dashed line are faster. If "
         "an interval crosses the line, the direction is unknown. "
         f"{layers.says_cut(layers.cut(data.rows, _NO_TIME))}"
     ).strip(),
@@ -140,8 +140,8 @@ def _speed_up(effect: Effect, places: Arrangement) -> Row:
 def _marks(data: Figure, _findings: Findings) -> str:
     along = f"along {factor_text(data.arrangement.x.name)}, averaged over all else" if data.arrangement.x else ""
     return (
-        f"Time of the first level over that of another, {along}; above the dashed line is faster. All intervals "
-        f"together hold at 95 %. {layers.axis_of(data, '', 1.0).says}"
+        f"Time of the first level divided by that of another, {along}. Points above the dashed line are faster. "
+        f"Joint 95 % intervals. {layers.axis_of(data, '', 1.0).says}"
     ).strip()
 
 

@@ -52,7 +52,7 @@ CHART = Chart(
     draw=partial(ratios, title="time / fastest"),
     finding=lambda _data, findings: headline(findings),
     marks=lambda data, _findings: (
-        f"Each layout's time over that of the fastest, with joint 95 % intervals. {axis_of(data, '', 1.0).says}"
+        f"Each layout's time divided by the fastest's, with joint 95 % intervals. {axis_of(data, '', 1.0).says}"
     ).strip(),
     table=lambda data, _findings: table_of(data, {
         "layout": Heading("layout", "prose"), "mean": Heading("time / fastest"), **ENDS,

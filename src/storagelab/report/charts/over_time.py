@@ -34,7 +34,7 @@ DOTTED_POINTS = 30
 _DASHES = ([1, 0], [6, 2], [2, 2], [8, 2, 2, 2])
 """Each line over time has its own dash pattern as well as its own colour."""
 _FAR = 6.0
-"""If the largest value of one panel is this many times that of another panel, each panel has its own axis."""
+"""If the largest value of one panel is more than this many times that of another, each panel has its own axis."""
 _MARGIN = 1.03
 """Axes end at the last or largest point times this factor, so that the marks there are completely visible."""
 
@@ -252,13 +252,13 @@ def _draw(data: Figure, sheet: Sheet, unit: str) -> Spec:
 
 
 def _apart(data: Figure) -> bool:
-    """Whether lines would look flat in some panels if all panels had one axis."""
+    """Whether each panel has its own value axis, because lines would look flat in some panels with a common axis."""
     tops = _tops(data)
     return len(tops) > 1 and max(tops) > _FAR * min(tops) > 0
 
 
 def _tops(data: Figure) -> list[float]:
-    """The largest value of each panel."""
+    """Returns the largest value of each panel."""
     return [max(float(row["value"] or 0) for row in data.rows if row["panel"] == panel) for panel in data.panels]
 
 

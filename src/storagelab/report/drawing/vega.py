@@ -56,7 +56,7 @@ _GAP_PX = 18
 
 @dataclass(frozen=True)
 class Form:
-    """The width of a chart: `WIDE` for pages and files, `NARROW` for phones."""
+    """A chart's sizes in pixels, and the most panels in a row. `WIDE` is for files and pages, `NARROW` for phones."""
 
     width_px: int
     height_px: int

@@ -187,7 +187,7 @@ class ExportedExperiment(Experiment):
 
 
 class ExportedMeasurement(Measurement):
-    """What a run measured, and what follows from it."""
+    """What a run measured, and the figures computed from it."""
 
     rows: Count | None = _Elsewhere
     requests: Count | None = _Elsewhere
@@ -248,11 +248,11 @@ class ExportedCell(Cell, use_attribute_docstrings=True):
     """A planned cell."""
 
     config: Tables
-    """The spec's tables with this cell's levels, and with defaults filled in."""
+    """The spec's tables with this cell's levels. Missing keys have their defaults."""
     runs: tuple[ExportedRun, ...]
     """Every stored run, sorted by repetition and attempt. Failed runs are included, burn-in runs are not."""
     burn_in: tuple[ExportedRun, ...]
-    """The runs of a burn-in, which no finding uses."""
+    """The burn-in runs. No finding uses them."""
     summary: ExportedSummary | None
     """Figures over the usable runs ([below](#its-summary))."""
 
@@ -269,7 +269,7 @@ class ExportedCaution(Described, extra="allow"):
 
 
 class ExportedAnswer(Answer):
-    """What a decision needs, as values and in words."""
+    """The answer, as values and in words."""
 
     lines: tuple[Annotated[str, Field(max_length=640)], ...] = Field(min_length=1, max_length=8)
     """The answer in words, the same as on the terminal and the page. The first line says what to use. All lines
@@ -292,12 +292,12 @@ class ExportedFindings(Findings):
     sentences: tuple[str, ...]
     """The evidence in words."""
     answer: ExportedAnswer
-    """What a decision needs, as values and in words ([below](#the-answer))."""
+    """The answer, as values and in words ([below](#the-answer))."""
 
 
 class Document(Described):
     version: Literal[2] = Field(alias="schema")
-    """The version of this form."""
+    """The version of the export's format."""
     experiment: ExportedExperiment
     """The spec's text and its values ([below](#the-experiment))."""
     cells: tuple[ExportedCell, ...]

@@ -185,7 +185,7 @@ def _print_planned_runs(console: Console, experiment: Experiment, plan: Plan) ->
 
 
 def _print_levels(console: Console, experiment: Experiment, before: Sequence[Column], cells: Sequence[Cell]) -> None:
-    """Print a row for each of `cells`: the columns `before`, then its levels, wrapped if they are too wide."""
+    """Print a row for each of `cells`: the columns `before`, then the cell's levels. Wide levels are wrapped."""
     factors = [
         Column(title_of(factor), texts, right=are_numbers(texts))
         for factor in experiment.factors

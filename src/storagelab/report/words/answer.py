@@ -159,7 +159,7 @@ def _choices(findings: Findings, found: Answer) -> Iterator[str]:
         shown = choices if len(choices) == CHOICES + 1 else choices[:CHOICES]
         yield from (_group(findings, choice) for choice in shown)
         if left := len(choices) - len(shown):
-            yield f"{left} more groups of {compared.load_noun(findings, 2)} have other layouts, in the report."
+            yield f"The report has {left} more groups of {compared.load_noun(findings, 2)}, with other layouts."
     yield from lost
 
 
@@ -258,7 +258,7 @@ def _which(findings: Findings, choice: Choice, left: Sequence[str]) -> str:
 def _at_most_slower(findings: Findings, choice: Choice) -> str:
     most, margin = choice.at_most_slower, findings.indifferent
     if most is None:
-        return "these runs do not tell how much slower than the fastest they may be"
+        return "these runs don't show by how much they may be slower than the fastest"
     each = "each is " if len(choice.meant) > max(1, len(choice.loads)) else ""
     slower = f"{each}{numbers.at_most_slower(most)} than the fastest (95 %)"
     if margin is None:
@@ -326,8 +326,8 @@ def _none(findings: Findings, found: Answer) -> Iterator[str]:
     else:
         where, looks = {
             "as-listed": ("its own place of each round", "disturbance"),
-        }.get(findings.order, ("a stretch of its own", "drift"))
-        yield f"No {layout} can be chosen: each ran in {where}, where a {looks} looks like a gain."
+        }.get(findings.order, ("its own period", "drift"))
+        yield f"No {layout} can be chosen: each ran in {where}, so a {looks} may look like a gain."
 
 
 # --- why --------------------------------------------------------------------------------------------------------------

@@ -73,7 +73,7 @@ def by_latency(findings: Findings) -> bool:
 
 
 def by_rate(findings: Findings) -> bool:
-    """Whether cells are compared by their rate rather than by the time of a run or a latency."""
+    """Whether cells are compared by their rate, not by the time of a run or by a latency."""
     return findings.compared != "elapsed" and not by_latency(findings)
 
 

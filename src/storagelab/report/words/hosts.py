@@ -83,8 +83,8 @@ def _on_ratios(fleet: Fleet) -> str:
             f"standard deviation, 95 % CI {low} to {high}), more than chance explains."
         )
     return (
-        "Whether the ratio of two layouts' times differs from host to host can't be told from chance: it differs by "
-        f"at most {high} (one standard deviation, upper end of the 95 % CI)."
+        "From host to host, the ratio of two layouts' times may differ by at most "
+        f"{high} (one standard deviation, upper end of the 95 % CI). This can't be told from chance."
     )
 
 

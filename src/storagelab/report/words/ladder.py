@@ -46,7 +46,7 @@ def in_blocks(findings: Findings) -> bool:
 
 
 def apart_by_blocks(findings: Findings) -> bool:
-    """Whether each block has a ladder of its own."""
+    """Whether each block has its own ladder."""
     return in_blocks(findings) and findings.order == "randomised"
 
 
@@ -176,7 +176,7 @@ def _ladder(
     findings: Findings, title: str, cells: Sequence[CellSummary], picked: Collection[str],
     limit: float | None, most: int, *, alone: bool,
 ) -> Ladder:  # fmt: skip
-    """`alone`: the ladder shows one layout under several loads, so nothing is judged."""
+    """Returns one ladder. If `alone`, it shows one layout under several loads, so nothing is judged."""
     known = {cell.cell_id: sample.mean for cell in cells if (sample := compared.judged(findings, cell)) is not None}
     varied = [
         factor.name for factor in findings.factors

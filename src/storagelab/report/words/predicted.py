@@ -109,7 +109,7 @@ def _layout(one: LayoutPrediction, *, counted: bool) -> list[str]:
 
 def _volumes(one: LayoutPrediction) -> Table:
     headings = [Heading("volume", "text"), Heading("IO/s"), Heading("MB/s"), Heading("reads"),
-                Heading("of what it can take")]  # fmt: skip
+                Heading("share of its limit")]  # fmt: skip
     rows = [
         [
             load.volume, numbers.significant(load.requests_per_s), numbers.significant(load.bytes_per_s / _MB),
