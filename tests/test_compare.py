@@ -50,7 +50,7 @@ def test_two_cells_and_two_campaigns_in_every_format(stored, campaigns, tmp_path
     code, out, _ = stored("compare", "before", "c1", "data_files=4")
     assert code == 0
     assert "\n\nc02 and c01 can't be told apart: " in out
-    assert "Where each second of a connection went (-: a part of the row above) (simulated)" in out
+    assert "How a connection spent its time (-: a part of the row above) (simulated)" in out
     assert max(map(len, out.splitlines())) <= 80
 
     code, out, _ = stored("compare", "before", "c1", "c2", "--format", "json")
@@ -158,7 +158,7 @@ def test_a_new_campaign_is_compared_with_all_before_it(stored, campaigns, tmp_pa
     with closing(sqlite3.connect(tmp_path / "copy" / FILE_NAME)) as store:
         store.executescript("DROP TRIGGER run_is_never_deleted; DELETE FROM run WHERE cell_id = 'c02'")
     code, out, _ = stored("compare", "--history", *HISTORY, "copy", "after", "--fail-if-slower", "5%", "--format", "md")
-    assert (code, "no usable run there: copy." in out, "differs between old4 and after" in out) == (1, True, True)
+    assert (code, "no usable run: copy." in out, "differs between old4 and after" in out) == (1, True, True)
     code, out, _ = stored("compare", "--history", "old1", "before", "--fail-if-slower", "5%")
     assert (code, "5 campaigns before it are the least" in " ".join(out.split())) == (3, True)
     code, _, err = stored("compare", "--history", "after", *HISTORY)

@@ -42,7 +42,7 @@ def two_blocks(verdict: str) -> Findings:
 @pytest.mark.parametrize("verdict", ["best-set", "indistinguishable"])
 def test_between_blocks_no_verdict_is_given_and_the_evidence_says_so(verdict):
     findings = two_blocks(verdict)
-    assert any("mean of its block, and between blocks no verdict is given" in line for line in sentences(findings))
+    assert any("mean of its block (blocks are not compared)" in line for line in sentences(findings))
     assert [verdict_of(findings, cell_id).text for cell_id in ("c2", "c4")] == ["best of block", "best of block"]
 
 

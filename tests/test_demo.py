@@ -102,7 +102,7 @@ def test_a_layout_in_memory_is_a_bound_under_each_load_and_not_to_be_used(loads,
 def test_beside_several_layouts_on_drives_none_in_memory_is_recommended(slower, use):
     findings = bounded(slower, {LOG: ["a", "b", "c"]})
     assert {findings.cell(cell_id).levels[LOG] for cell_id in recommended(findings, answer(findings))} == use
-    lost = "No layout to use, as a crash loses its data or log: log on b." in " ".join(opening(findings).head)
+    lost = "Not to be used, because a crash loses data or log: log on b." in " ".join(opening(findings).head)
     assert lost is not bool(use)
 
 

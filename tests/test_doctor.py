@@ -130,7 +130,7 @@ def test_what_is_missing_comes_first_with_its_way_out_and_the_last_line_counts()
 
     states = {"clock": "yes", "quiet": "partly", "waits": "no", "drive": "yes"}
     first = ["no      waits", "(waits)", "to fix it: m", "partly  quiet", "(quiet)", "to fix it: m"]
-    last = "2 work, 1 partly, 1 lack: what needs none of those that lack can be measured"
+    last = "2 work, 1 partly, 1 missing: only what needs none of the missing can be measured"
     assert shown(states) == [*first, "yes     clock; drive", last]
     assert shown(states, whole=True) == [*first, "yes     clock", "(clock)", "yes     drive", "(drive)", last]
-    assert shown({"clock": "yes"})[-1] == "1 work, 0 partly, 0 lack: all of it can be measured"
+    assert shown({"clock": "yes"})[-1] == "1 work, 0 partly, 0 missing: everything can be measured"

@@ -110,7 +110,7 @@ def test_with_one_host_that_ran_all_layouts_the_verdict_is_its_own():
         hosts=lambda cell_id, repetition: "db2" if (cell_id, repetition) == ("cell-001", 6) else "db1",
     )  # fmt: skip
     assert found.verdict == "winner"
-    assert "that of db1 alone" in host_sentences(found)[0]
+    assert "only for db1" in host_sentences(found)[0]
     assert found.cell("cell-001").elapsed_s.mean.value < 11.2, "the run on the other host is not in its mean"
 
 

@@ -173,7 +173,7 @@ def test_every_figure_is_named_by_what_it_shows_and_where_it_comes_from(page):
         assert re.search(r"\d", figure["aria-label"] or "")
     waits = next(figure["aria-label"] for figure in figures if figure["id"] == "figure-waits")
     assert waits is not None
-    assert "Lock:extend moves most: from 12 % of connections × elapsed" in waits
+    assert "Lock:extend changes most: from 12 % of connections × elapsed" in waits
 
 
 def test_ids_are_unique_in_the_whole_page(page):
@@ -290,7 +290,7 @@ def test_of_many_cells_the_script_shows_any_and_a_page_without_it_the_first_and_
     assert {anchor for anchor, *_ in known} == {waits.cell_anchor(cell.cell_id) for cell in findings.cells}
     assert all("Lock:extend" in parts for *_, parts in known)
     assert page.count('<details class="cell"') == html.CHOSEN_CELLS
-    assert "storagelab report files-and-log-place --format md has all without it" in words_of(page)
+    assert "storagelab report files-and-log-place --format md has all cells without it" in words_of(page)
 
 
 def test_a_page_of_360_runs_is_small_and_has_no_raw_data_then(drawn_charts):

@@ -67,4 +67,4 @@ def test_a_slower_volume_is_named_with_the_ratio_of_the_times(possible, engine, 
     assert found.right_set, found
     assert found.right_ratio, found
     assert found.right_reason, found
-    assert "volume b stood at its limit" in found.said
+    assert "volume b was at its limit" in found.said

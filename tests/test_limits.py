@@ -60,10 +60,10 @@ def test_a_volume_at_its_limit_is_the_reason_and_no_wait_behind_it_is():
     assert reason.share == pytest.approx(1, abs=0.05)
     assert reason.types[0] == "Lock:extend"
     text = why_sentence(case, "all on a", "log on b", None)
-    assert "Volume a stood at its limit, 600 writes/s, for 9" in text
+    assert "Volume a was at its limit, 600 writes/s, for 9" in text
     assert "% of the slower one's time: its requests alone take 7.0" in text
-    assert "behind it stand Lock:extend" in text
-    assert "take" not in text.split("behind it")[1]
+    assert "its queue causes Lock:extend" in text
+    assert "take" not in text.split("its queue causes")[1]
 
 
 def test_the_answer_names_the_volume_and_not_the_wait():
@@ -72,7 +72,7 @@ def test_the_answer_names_the_volume_and_not_the_wait():
     assert cause.wait is None
     assert (cause.limit.volume, cause.limit.rate, cause.limit.limit) == ("a", "write_iops", 600)
     (line,) = opening(findings).why
-    assert line.startswith("Why, log: volume a stood at its limit, 600 writes/s, 9")
+    assert line.startswith("Why, log: volume a was at its limit, 600 writes/s, 9")
 
 
 @pytest.mark.parametrize(("limit", "unable"), [(600, False), (None, True)])

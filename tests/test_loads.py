@@ -72,7 +72,7 @@ def test_of_many_different_verdicts_the_answer_gives_three_and_the_evidence_the_
         {BATCH: batches, FILES: batches}, lambda levels: 1 if levels[FILES] == levels[BATCH] else 1.3, repetitions=4
     )
     said = sentences(findings)
-    assert headline(findings).endswith("4 more groups of loads have other layouts, in the report.")
+    assert headline(findings).endswith("The report has 4 more groups of loads, with other layouts.")
     assert sum(line.startswith("With ") for line in said) == 4
 
 

@@ -47,7 +47,7 @@ def test_a_report_that_gets_too_few_addresses_for_its_charts_says_so(small):
     command = ["prlimit", "--as=8000000000", sys.executable, "-m", "storagelab", "report", "small"]
     said = subprocess.run(command, cwd=small, capture_output=True, text=True, check=False)
     assert said.returncode == 2
-    assert "storagelab: charts can't be drawn: a limit lets this process have 7.5 GiB" in said.stderr
+    assert "storagelab: charts can't be drawn: this process may have only 7.5 GiB" in said.stderr
 
 
 def test_a_library_that_gets_no_memory_and_a_folder_that_is_gone_are_told_in_words(capsys, tmp_path):

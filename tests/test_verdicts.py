@@ -172,7 +172,7 @@ def test_layouts_that_are_not_compared_are_named_in_the_evidence_and_in_their_ro
     findings = analyse(experiment, plan, [run for run in runs if runs_kept(run)])
     (left,) = [line for line in sentences(findings) if line.startswith("Not compared: ")]
     assert left == (
-        "Not compared: 8 data files (fewer than two rounds with the fastest). Until they are, no winner can be named."
+        "Not compared: 8 data files (fewer than two rounds with the fastest). Without them, no winner can be named."
     )
     assert verdict_of(findings, "cell-003").text == "not judged"
 

@@ -150,7 +150,7 @@ def test_a_folder_of_charts_is_no_file(typed, results, home):
     for place in ("file", "-", "/dev/stdout"):
         code, out, err = typed("report", results.name, "--format", "svg", "-o", place)
         assert (code, out) == (2, "")
-        assert f"{place} is no folder, and each chart is a file\n  name a folder with --output" in err
+        assert f"{place} is not a folder, and each chart is a file\n  name a folder with --output" in err
     assert (home / "file").read_text() == "mine"
 
 

@@ -1,4 +1,4 @@
-"""The parts of a report as values: sentences, tables, charts, folds. Other modules lay them out for each medium."""
+"""The parts of a report as values: sentences, tables, charts, folds. Other modules write them as text or pages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from storagelab.model.values import Estimate
 from storagelab.words import numbers
 
 Align = Literal["text", "prose", "number"]
-"""The kind of a column: names stay on one line, prose wraps, numbers are right-aligned."""
+"""The kind of a column. "text" stays on one line, "prose" wraps, "number" is right-aligned."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Heading:
 
 @dataclass(frozen=True)
 class Link:
-    """A text that links to another place of the report."""
+    """A text with a link to another part of the report."""
 
     text: str
     target: str
@@ -36,7 +36,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Swatch:
-    """A text after a small square in its chart colour."""
+    """A text after a small square. The square has the colour that the charts use for this thing."""
 
     text: str
     colour: str
@@ -47,7 +47,7 @@ class Swatch:
 
 @dataclass(frozen=True)
 class Mark:
-    """A verdict: its kind, which sets the colour, and its short text; "" if there is only one cell."""
+    """A verdict: its kind, which sets its colour, and its short text. The text is "" if there is only one cell."""
 
     kind: str
     text: str
@@ -58,7 +58,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Bar:
-    """An interval and its mean as positions from 0 to 100; None for an unknown end. Only pages draw it."""
+    """A mean and the ends of its interval, as positions from 0 to 100. An unknown end is None. Only pages draw bars."""
 
     mean: float
     low: float | None
@@ -73,8 +73,10 @@ Content = str | Link | Swatch | Mark | Bar
 
 @dataclass(frozen=True)
 class Table:
-    """Headings, and rows with one content per heading. `ranks`: the columns that a narrow terminal drops, the highest
-    rank first. `folded`: the title under which a page folds the table. `name`: its id on the page, if scripts need it.
+    """Headings, and rows with one content per heading.
+
+    `ranks`: a narrow terminal drops these columns, the highest rank first. `row_kinds`: the classes of rows on a page.
+    `folded`: the title under which a page folds the table; "" if it does not. `name`: the table's id on a page.
     """
 
     headings: Sequence[Heading]
@@ -87,13 +89,13 @@ class Table:
     name: str = ""
 
     def called(self, caption: str, **more: object) -> Table:
-        """This table with a caption."""
+        """Returns this table with a caption, and with other fields if given."""
         return replace(self, caption=caption, **more)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
 class Sentence:
-    """A sentence of a list. `severity`: that of a caution. `links`: the parts of the report that it is about."""
+    """A sentence in a list. `severity`: if it is a caution, how serious it is. `links`: links to what it is about."""
 
     text: str
     severity: str = ""
@@ -108,14 +110,14 @@ class Listed:
 
 
 def listed(texts: Iterable[str]) -> tuple[Listed, ...]:
-    """Plain sentences as a part; no part if there are no sentences."""
+    """Returns a part with these sentences; no part if there are no sentences."""
     found = tuple(map(Sentence, texts))
     return (Listed(found),) if found else ()
 
 
 @dataclass(frozen=True)
 class Code:
-    """Preformatted text, such as a spec. `folded`: the title under which it is folded, "" if it is not."""
+    """Preformatted text, such as a spec. `folded`: the title under which a page folds it; "" if it does not."""
 
     text: str
     folded: str = ""
@@ -124,14 +126,14 @@ class Code:
 
 @dataclass(frozen=True)
 class Picture:
-    """A chart: a `drawing.chart.Drawn`, a type that can't be imported here because its module imports this one."""
+    """A chart. `drawn` is a `drawing.chart.Drawn`; its module imports this one, so this one can't import the type."""
 
     drawn: Any
 
 
 @dataclass(frozen=True)
 class Fold:
-    """Parts under a title of their own, which a page opens on request. `holds`: a summary beside the title."""
+    """Parts that a page shows only if the reader opens their title. `holds`: a summary beside the title."""
 
     title: str
     parts: Sequence[Part]
@@ -148,18 +150,21 @@ Part = str | Table | Listed | Code | Picture | Fold
 # --- the ladder -------------------------------------------------------------------------------------------------------
 
 MOST, TIED_MOST = 12, 5
-"""The most rows of a ladder, and the most for layouts that may be the fastest; all other layouts share a row."""
+"""The most rows of a ladder, and the most rows for layouts that may be the fastest. The layouts without a row of their
+own share a row.
+"""
 
 Kind = Literal["fastest", "may-be-fastest", "not-told-apart", "not-fastest", "slower", "not-judged"]
 IN_FRONT: tuple[Kind, ...] = ("fastest", "may-be-fastest", "not-told-apart")
-"""The verdicts of the layouts that come first."""
+"""The verdicts on layouts that may be the fastest. These layouts come first in a ladder."""
 
 
 @dataclass(frozen=True)
 class Rung:
-    """A row: a layout, or several that share it (`hidden`). `name` has a text for each factor that varies.
+    """A row of a ladder: one layout, or several that share the row (`hidden` is their number).
 
-    `ratio`: its time divided by that of the fastest layout; None if unknown. `figure`: its mean with the unit.
+    `name`: a text for each factor that varies. `ratio`: the layout's time divided by that of the fastest layout; None
+    if unknown. `figure`: the layout's mean with the unit.
     """
 
     name: tuple[str, ...]
@@ -173,21 +178,23 @@ class Rung:
 
     @property
     def pick(self) -> str:
-        """The mark of a recommended layout: "take" only if it is surely the fastest, or worth a move."""
+        """The mark of a recommended layout: "default" if others may be as fast, else "take". "" for other layouts."""
         return "" if not self.recommended else "default" if self.verdict.kind in IN_FRONT[1:] else "take"
 
     @property
     def is_hollow(self) -> bool:
-        """Whether its mark is hollow: a prediction, or a ratio without an interval, unless it is the fastest's own."""
+        """Whether the row's mark is hollow: for a prediction, and for a ratio other than 1 without an interval."""
         unbound = self.ratio is not None and self.ratio.half_width is None and self.ratio.value != 1
         return unbound or self.predicted
 
 
 @dataclass(frozen=True)
 class Ladder:
-    """The layouts under one load or in one block, which `title` names ("" if there is only one). `what`: the compared
-    figure. Ratios are to the time of `over`, with `decimals` decimals. `rungs`: all layouts, of which `most` rows are
-    shown. `limit`: the reader's limit as a ratio, and `limit_text` in words. `ends`: the ends of the axis as ratios.
+    """The layouts under one load or in one block.
+
+    `title`: the load or block; "" if there is only one. `what`: the compared figure. `over`: the layout that times are
+    divided by. `decimals`: the decimals of ratios. `rungs`: all layouts. `most`: the number of rows to show. `limit`:
+    the reader's limit as a ratio; `limit_text` describes it. `ends`: the ends of the axis as ratios.
     """
 
     title: str
@@ -201,20 +208,21 @@ class Ladder:
     over: str = "the fastest"
 
     def shown(self, most: int | None = None) -> list[Rung]:
-        """The rows to show. Of many rows that may be the fastest: the first ones and the recommended one. Of many other
-        rows: the next ones and the slowest; those without a figure share the last row.
+        """Returns the rows to show. If many layouts may be the fastest, the first ones and the recommended one have
+        rows. Of many other layouts, the next ones and the slowest have rows. Layouts without a figure share the last
+        row.
         """
         return list(_folded(self.rungs, most or self.most))
 
     @property
     def hollow_text(self) -> str:
-        """The meaning of hollow marks; "" if there are none."""
+        """The meaning of the ladder's hollow marks; "" if there are none."""
         hollow = [rung for rung in self.shown() if rung.is_hollow]
         return ("predicted" if hollow[0].predicted else "no interval") if hollow else ""
 
     @property
     def interval(self) -> str:
-        """The kind of its intervals, if all are of one kind."""
+        """The kind of the ladder's intervals, such as "joint 95 % CI"; "interval" if there are several kinds."""
         kinds = {(one.predicted, one.ratio.confidence) for one in self.rungs if one.ratio and one.ratio.low is not None}
         if len(kinds) > 1:
             return "interval"
@@ -224,17 +232,17 @@ class Ladder:
         return "" if rung.ratio is None else numbers.ratio_text(rung.ratio.value, self.decimals)
 
     def place(self, ratio: float) -> float:
-        """The place of a ratio on the logarithmic axis, from 0 to 1; a ratio beyond the axis is at its end."""
+        """Returns the place of a ratio on the logarithmic axis, from 0 to 1. A ratio beyond the axis is at its end."""
         least, most = self.ends
         return math.log(min(most, max(least, ratio)) / least) / math.log(most / least)
 
     def percent(self, ratio: float) -> float:
-        """The ratio's place in per cent of the width, with room at both ends."""
+        """Returns the ratio's place as a percentage of the drawing's width, with a margin at both ends."""
         return round(2 + 96 * self.place(ratio), 1)
 
     @property
     def ticks(self) -> list[float]:
-        """The round ratios of the axis."""
+        """The round ratios that are labelled on the axis."""
         return numbers.round_figures(*self.ends, most=5)
 
 
@@ -257,8 +265,8 @@ def _folded(rungs: Sequence[Rung], most: int) -> Iterator[Rung]:
 
 
 def _together(rungs: Sequence[Rung]) -> Rung:
-    """A row for several layouts, of the same verdict or not. Layouts that can't be told apart from the fastest may have
-    a slower mean than the rows below.
+    """Returns a row for several layouts. Their verdicts may differ. A layout that can't be told apart from the fastest
+    may have a slower mean than the rows below it.
     """
     if len(rungs) == 1:
         return rungs[0]
@@ -279,7 +287,7 @@ def _number(figure: str) -> float:
 
 @dataclass(frozen=True)
 class Section:
-    """Parts under a heading. `holds`: a summary that a page shows beside the title of a folded section; "" if open."""
+    """Parts under a heading. `holds`: a summary that a page shows beside the title; "" if the section is not folded."""
 
     name: str
     title: str
@@ -289,8 +297,8 @@ class Section:
 
 @dataclass(frozen=True)
 class Document:
-    """A report. `head`: the answer in one or more sentences. `based`: the runs that the answer is based on. `why`,
-    `doubt` and `next` may be empty. `facts`: short facts on how the runs were measured.
+    """A report. `head`: the answer in one or more sentences. `based`: the runs that the answer is based on. `why`: the
+    reasons. `doubt`: what makes the answer doubtful. `next`: the next step. `facts`: short facts on the measurement.
     """
 
     title: str
@@ -311,22 +319,22 @@ class Document:
 
     @property
     def tables(self) -> list[Table]:
-        """The tables outside of all folds."""
+        """The tables that are not inside a fold."""
         return [part for section in self.sections for part in section.parts if isinstance(part, Table)]
 
     def opened_by(self, sentence: str) -> Document:
-        """This document with a sentence before its answer."""
+        """Returns this document with a sentence before its answer."""
         return replace(self, head=(sentence, *self.head))
 
 
 def paper(title: str, provenance: str, verdict: str, notes: Sequence[str], tables: Iterable[Table]) -> Document:
-    """A short report: a verdict, notes and tables. `provenance` is part of every caption."""
+    """Returns a short report with a verdict, notes and tables. Every caption contains the provenance."""
     shown = [table.called(f"{table.caption} ({provenance})") for table in tables if table.rows]
     sections = [Section("notes", "Notes", listed(notes)), Section("tables", "Tables", shown)]
     return Document(title, provenance, (verdict,), [section for section in sections if section.parts])
 
 
 def bare(value: str | float | int | None) -> str:
-    """A figure in four digits, without a power of ten if it is large; "" if it is unknown."""
+    """Writes a figure in four digits. A large figure has no power of ten. An unknown figure is ""."""
     text = "" if value is None else f"{float(value):,.4g}"
     return f"{float(text):,.0f}" if "e+" in text else text

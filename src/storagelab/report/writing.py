@@ -1,11 +1,11 @@
 """Writes a report in any of its forms.
 
-write_report(folder, ...)                report.html in the experiment's results folder
-render("md", ...)                        the same findings in another form, as text
-write_brief(None, folder, ...)           one page for decision-makers
-write_charts(None, folder, "png", ...)   each chart as a file
-write_chart("waits", file, ...)          one chart
-write(file, content)                     any of these, also to a link, a device or a pipe
+write_report(folder, ...)                writes report.html into the experiment's results folder
+render("md", ...)                        returns the report in one form, as text
+write_brief(None, folder, ...)           writes one page for decision-makers
+write_charts(None, folder, "png", ...)   writes each chart to a file
+write_chart("waits", file, ...)          writes one chart
+write(file, content)                     writes any content to a file, a link, a device or a pipe
 """
 
 from __future__ import annotations
@@ -41,16 +41,19 @@ STDOUT = Path("-")
 
 
 class SoFar(NamedTuple):
-    """The status on the page of an unfinished campaign. `reload_s`: after how long the page reloads itself; 0 for
-    never."""
+    """The status of an unfinished campaign, which its page shows. The page reloads itself after `reload_s` seconds; 0
+    means never.
+    """
 
     text: str
     reload_s: int
 
 
 class How(NamedTuple):
-    """Options of a report: whether its page has all raw data, however large; SQL Server's names of waits; the status of
-    an unfinished campaign; and the reader's limit, in seconds or as a rate.
+    """Options of a report.
+
+    `embed_data`: the page has all raw data, however large. `sql_server_names`: waits also have SQL Server's names.
+    `so_far`: the status of an unfinished campaign. `limit`: the reader's limit, in seconds or as a rate.
     """
 
     embed_data: bool = False
@@ -65,7 +68,9 @@ PLAIN = How()
 def render(
     format_: str, experiment: Experiment, plan: Plan, runs: Sequence[Run], findings: Findings, *, how: How = PLAIN
 ) -> str:
-    """The report in one form: "html", "md"; for programs "csv" (runs), "waits-csv" and "json" (the export)."""
+    """Returns the report in one form: "html", "md" or, for programs, "csv" (runs), "waits-csv" or "json" (the export).
+    Raises StoragelabError if the form is unknown.
+    """
     shown = findings if how.sql_server_names else own_names_only(findings)
     if format_ == "html":
         made_by = {"report made by": f"storagelab {__version__}"}
@@ -88,7 +93,9 @@ def render(
 def write_report(
     folder: Path, experiment: Experiment, plan: Plan, runs: Sequence[Run], findings: Findings, *, how: How = PLAIN
 ) -> Path:
-    """Write report.html into `folder` and return its path. A concurrent reader sees either the old or the new page."""
+    """Write report.html into `folder` and return its path. A program that reads it meanwhile gets the old or the new
+    page, never a part.
+    """
     file = folder / REPORT_FILE
     page = render("html", experiment, plan, runs, findings, how=how)
     write(file, page, within=folder, elsewhere=f": storagelab report {folder} --output FILE")
@@ -98,7 +105,7 @@ def write_report(
 def write_brief(
     output: Path | None, folder: Path, runs: Sequence[Run], findings: Findings, limit: float | None = None
 ) -> None:
-    """Write only the answer as a page, by default into `folder`, and print its path."""
+    """Write a page with only the answer, by default into `folder`, and print its path."""
     from storagelab.report.page.html import page_of  # here, because most verbs need no templates
 
     _write_and_tell(output, folder, BRIEF_FILE, page_of(brief(findings, runs, limit=limit)))
@@ -114,13 +121,13 @@ def write_tables(
 
 
 def write_charts(output: Path | None, folder: Path, format_: str, findings: Findings, runs: Sequence[Run]) -> None:
-    """Write each chart that has data to its own file ("png" or "svg"), in reading order, and print each path. The
-    files go to `output`, by default a folder inside `folder`. Raises StoragelabError if `output` is not a folder.
+    """Write each chart that has data to a file of its own ("png" or "svg"), in reading order, and print its path. The
+    files are in the folder `output`; by default, it is a folder in `folder`. Raises StoragelabError if it is no folder.
     """
     place = output or folder / CHARTS_FOLDER
     if place == STDOUT or (os.path.lexists(place) and not place.is_dir()):
         hint = "name a folder with --output, or write one chart alone: --chart cells"
-        raise StoragelabError(f"{place} is no folder, and each chart is a file\n  {hint}")
+        raise StoragelabError(f"{place} is not a folder, and each chart is a file\n  {hint}")
     specs = wide_specs(findings, runs)
     for name, spec in specs.items():
         file = place / f"{name}.{format_}"
@@ -131,11 +138,10 @@ def write_charts(output: Path | None, folder: Path, format_: str, findings: Find
 def write_chart(
     name: str, output: Path | None, folder: Path, format_: str, findings: Findings, runs: Sequence[Run]
 ) -> None:
-    """Write one chart, and print its path. Raises StoragelabError, which lists the charts, if no chart has that
-    name."""
+    """Write one chart, and print its path. Raises StoragelabError if no chart has that name; it lists the charts."""
     specs = wide_specs(findings, runs)
     if name not in specs:
-        known = ", ".join(specs) or "none, as nothing was measured"
+        known = ", ".join(specs) or "none, because nothing was measured"
         raise StoragelabError(f"this experiment has no chart {name!r}\n  its charts: {known}")
     _write_and_tell(output, folder, f"{CHARTS_FOLDER}/{name}.{format_}", _drawn(specs[name], format_))
 
@@ -145,14 +151,14 @@ def _drawn(spec: Spec, format_: str) -> str | bytes:
 
 
 def _write_and_tell(output: Path | None, folder: Path, name: str, content: str | bytes) -> None:
-    """Write to `output`, which may be anywhere, or else to the file `name` in `folder`."""
+    """Write to `output`, or to the file `name` in `folder` if `output` is None. `output` may be anywhere."""
     file = output or folder / name
     if write(file, content, within=folder if output is None else None):
         tell(file)
 
 
 def deliver(text: str, output: Path | None) -> None:
-    """Write to a file, and name it on stderr; without a file, write to stdout."""
+    """Write to the file `output`, and print its path on stderr. If `output` is None, write to stdout."""
     if write(output or STDOUT, text):
         screen.say(f"written: {output}")
 
@@ -160,7 +166,9 @@ def deliver(text: str, output: Path | None) -> None:
 def deliver_paper(
     of: Document, as_json: Callable[[], str], format_: str, output: Path | None, html_file: str
 ) -> None:  # fmt: skip
-    """Write a short report to `output`, or else text to the terminal, a page to `html_file`, the rest to stdout."""
+    """Write a short report to `output`. If `output` is None, text goes to the terminal, a page goes to `html_file`, and
+    other formats go to stdout.
+    """
     if format_ == "text" and output is None:
         print_document(screen.out(), of)
     elif format_ == "html":
@@ -180,17 +188,17 @@ def tell(file: Path) -> None:
 
 
 def write(file: Path, content: str | bytes, *, within: Path | None = None, elsewhere: str = " with --output") -> bool:
-    """Write a file completely or not at all. "-" means stdout; devices and pipes are written directly. Returns whether
-    the data went elsewhere than to stdout or stderr, so that a message about it can be printed.
+    """Write a file completely or not at all. "-" means stdout; devices and pipes are written directly. Returns False if
+    the data went to stdout or stderr, because then no message may be mixed with them.
 
-    Links in the folder `within` must not lead out of it, as somebody else may have made them. `elsewhere` says in an
-    error how the user of this verb names another place. Raises StoragelabError if the file can't be written.
+    Links in the folder `within` must not lead out of it, because another user may have made them. `elsewhere` is the
+    part of an error that says how to name another place. Raises StoragelabError if the file can't be written.
     """
     data = escaped(content).encode() if isinstance(content, str) else content
     number = 1 if file == STDOUT else descriptor_of(file)
     if isinstance(content, bytes) and number is not None and os.isatty(number):
         raise StoragelabError(
-            "a terminal can't show this data\n  name a file with --output, or give it to a program: | ..."
+            "a terminal can't show this data\n  name a file with --output, or pipe the data into a program"
         )
     if file == STDOUT:
         screen.write(content)
@@ -208,14 +216,14 @@ def write(file: Path, content: str | bytes, *, within: Path | None = None, elsew
 
 # --- findings with only the engine's own names of waits ---------------------------------------------------------------
 #
-# Those who know SQL Server understand a wait of another engine more easily by the closest wait of SQL Server; others
-# don't. So reports contain these names only on request; the export always contains them.
+# For a wait of another engine, storagelab gives the closest wait of SQL Server. This helps only readers who know SQL
+# Server. So reports contain these names only on request; the export always contains them.
 
 _Named = TypeVar("_Named", WaitStat, WaitChange, WaitTrend)
 
 
 def own_names_only(findings: Findings) -> Findings:
-    """The findings without the names of other engines' waits."""
+    """Returns the findings without SQL Server's names for the waits of other engines."""
     cells = tuple(
         cell.model_copy(
             update={"waits": _own(cell.waits), "spent": tuple(replace(one, analogue="") for one in cell.spent)}

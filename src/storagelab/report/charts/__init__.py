@@ -1,6 +1,6 @@
-"""The charts of a report. The page, the files and the Markdown report all use them.
+"""The charts of a report, for the page, for files and for the Markdown report.
 
-To add a chart, write a module here that defines `CHART`, or add it to a module's `CHARTS`.
+To add a chart, write a module in this folder that defines `CHART`, or add the chart to a module's `CHARTS`.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ _PARTS = get_args(Part)
 
 
 def charts() -> list[Chart]:
-    """All charts in reading order."""
+    """Returns all charts in reading order."""
     modules = [import_module(one.name) for one in pkgutil.iter_modules(__path__, f"{__name__}.")]
     found = [chart for one in modules for chart in getattr(one, "CHARTS", None) or (one.CHART,)]
     return sorted(found, key=lambda chart: (_PARTS.index(chart.part), chart.place))
 
 
 def drawn_charts(findings: Findings, runs: Sequence[Run]) -> dict[str, Drawn]:
-    """All charts that have data, by name."""
+    """Maps the names of all charts that have data to the charts."""
     picks = recommended(findings)
     found = ((chart.name, chart.of(findings, runs, picks)) for chart in charts())
     return {name: drawn for name, drawn in found if drawn is not None}
 
 
 def page_charts(findings: Findings, runs: Sequence[Run]) -> dict[str, Drawn]:
-    """The charts of a page. Of the charts over time, these are only the first, and the latency if runs have a set time:
-    the page's script can show all the others for any two cells.
+    """Returns the charts of a page. Of the charts over time, a page with several cells has only the first and, if runs
+    have a set time, the latency. The page's script can show the others for any two cells.
     """
     drawn = drawn_charts(findings, runs)
     over = [name for name, one in drawn.items() if one.chart.part == "over-time"]
@@ -46,5 +46,5 @@ def page_charts(findings: Findings, runs: Sequence[Run]) -> dict[str, Drawn]:
 
 
 def wide_specs(findings: Findings, runs: Sequence[Run]) -> dict[str, Spec]:
-    """The charts for files: name -> Vega-Lite."""
+    """Maps the name of each chart to its Vega-Lite specification for files."""
     return {name: drawn.specs()["wide"] for name, drawn in drawn_charts(findings, runs).items()}

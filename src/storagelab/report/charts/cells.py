@@ -1,5 +1,5 @@
-"""Two charts. One shows every cell along its first factor: the mean of the compared figure, its interval, and each run.
-The other shows the latency of cells whose runs have a set time, by connections, rate or another factor.
+"""Two charts. One shows the mean of the compared figure, its interval, and each run, for every cell along the axis. The
+other shows the latency of cells whose runs have a set time, by connections, rate or another factor.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _title(findings: Findings) -> str:
 
 
 def _rows(findings: Findings, _runs: Sequence[Run]) -> chart.Figure:
-    """One row per cell (`mean`, `low`, `high`) and one point per run (`value`)."""
+    """Returns a row for each cell (`mean`, `low`, `high`) and a point for each run (`value`)."""
     samples = {cell.cell_id: sample for cell in findings.cells if (sample := compared.judged(findings, cell))}
     cells = [cell for cell in findings.cells if cell.cell_id in samples]
     data = chart.figure_of_cells(findings, cells, lambda cell: _row(findings, cell, samples[cell.cell_id]))
@@ -77,7 +77,7 @@ def _marks(data: chart.Figure, _findings: Findings) -> str:
     axis = axis_of(data, _unit(data))
     words = [
         "Large marks are means with their 95 % intervals.",
-        "Small ones are single runs." if data.points else "",
+        "Small marks are runs." if data.points else "",
         axis.says,
         f"Each step to the right doubles the {data.arrangement.x_title}." if data.arrangement.doubles else "",
         "All panels have the same axes." if data.panels[1:] and not axis.apart else "",
@@ -103,15 +103,17 @@ _OF_RAW_IO = [(name, f"latency_{name}_s") for name in PERCENTILES]
 
 
 def _by_load(findings: Findings) -> Arrangement:
-    """The axis is the load if a load varies, otherwise the axis of other charts; all other factors make lines."""
+    """Returns the arrangement by load. If a load varies, it is the axis; otherwise, the axis is that of other charts.
+    All other factors make lines.
+    """
     varied = [factor for factor in findings.factors if len(factor.levels) > 1] or list(findings.factors[:1])
     x = next(filter(is_load, varied), None) or arrange(findings).x
     return Arrangement(x=x, lines=tuple(factor for factor in varied if factor is not x), panels=())
 
 
 def _latencies(findings: Findings, _runs: Sequence[Run]) -> chart.Figure:
-    """A row for each cell and percentile, in milliseconds; a panel for each percentile. Only cells are included whose
-    runs have a set time, at full speed or at a given rate of transactions or requests.
+    """Returns a row for each cell and percentile, in milliseconds. Each percentile has a panel. There are rows only if
+    runs have a set time and count transactions or requests.
     """
     if findings.unit not in ("transactions", "requests") or compared.timed(findings):
         return chart.Figure(rows=[])
@@ -137,7 +139,7 @@ def _latencies(findings: Findings, _runs: Sequence[Run]) -> chart.Figure:
 
 
 def _lowest(data: chart.Figure, _findings: Findings) -> str:
-    """A sentence on the lowest latency: by the percentile that is judged, or p99 if none is."""
+    """Names the cell with the lowest latency, by the compared percentile or, if there is none, by p99."""
     rows = [row for row in data.rows if row["panel"] == data.legend] or data.rows
     return f"Lowest: {min(rows, key=lambda row: float(row['mean'] or 0))['tip']}."
 
@@ -147,8 +149,8 @@ _LATENCY = chart.Chart(
     draw=lambda data, sheet: means_with_intervals(replace(data, legend=""), sheet, "latency, ms", axis_of(data, "ms")),
     finding=_lowest,
     marks=lambda data, findings: (
-        f"p50: half of all {findings.unit} took no longer; p95 and p99: 95 and 99 of 100. Mean with 95 % interval over "
-        f"runs. {axis_of(data, 'ms').says}"
+        f"p50: half of all {findings.unit} took at most this time; p95 and p99: 95 and 99 of 100 did. Means over runs, "
+        f"with 95 % intervals. {axis_of(data, 'ms').says}"
     ).strip(),
     table=lambda data, _findings: chart.table_of_cells(
         data, {"panel": Heading("percentile", "text"), "mean": Heading("ms"), **chart.ENDS}

@@ -1,4 +1,4 @@
-"""A measured drive's history: the amount written to a volume before each of its runs, and the run's time."""
+"""The chart of a measured drive's history: the bytes written to a volume before each run, and the run's time."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _GROUP, _PREFIX, _COUNTER = "volumes", "volume.", ".written_since_prepared_bytes
 
 
 def written_before(run: Run) -> dict[str, float]:
-    """The amount written to each volume between its preparation and the start of the run. Only volumes that serve
-    several runs are included.
+    """Maps volumes to the bytes written to them between their preparation and the start of the run. Only volumes that
+    are prepared once for several runs are included.
     """
     if run.measurement is None:
         return {}
@@ -36,7 +36,7 @@ def written_before(run: Run) -> dict[str, float]:
 
 
 def _rows(findings: Findings, runs: Sequence[Run]) -> Figure:
-    """A row for each run and volume, in the order of the runs; a panel for each volume."""
+    """Returns a row for each run and volume, in the order of the runs. Each volume has a panel."""
     measured = [run for run in sorted(runs, key=lambda run: run.sequence) if run.usable and not run.burn_in]
     used = {run.cell_id for run in measured if written_before(run)}
     cells = {cell.cell_id: cell for cell in findings.cells if cell.cell_id in used and cell.elapsed_s is not None}
@@ -74,7 +74,7 @@ def _of_run(findings: Findings, run: Run, names: Mapping[str, str], cell: CellSu
 
 
 def _in_its_life(run: Run, volume: str) -> str:
-    """The drives' own counters as text, such as ", and 1.2 TB to its drives in their lives"; "" if they have none."""
+    """Writes the drives' own counters: ", and 1.2 TB to its drives in their lives". "" if any drive has no counter."""
     environment = run.measurement.environment if run.measurement is not None else {}
     drives = table_in(table_in(table_in(environment, "volumes"), volume), "made").get("drives")
     told = [one.get("written_in_its_life_bytes") for one in drives] if isinstance(drives, Sequence) else []
@@ -106,8 +106,8 @@ def _finding(data: Figure, _findings: Findings) -> str:
 
 def _marks(data: Figure, _findings: Findings) -> str:
     return (
-        "A mark for each run: what the kernel counted as written to the drive since it was prepared, as the run began. "
-        f"If times move with it, the drive's past may explain them. {axis_of(data).says}"
+        "Each mark is a run: what was written to the drive from its preparation to the run's start (kernel's count). "
+        f"If times change with it, it may be their cause. {axis_of(data).says}"
     ).strip()
 
 

@@ -1,5 +1,5 @@
-"""Two charts. Effects: how each level of a factor changes the compared figure while all other factors stay the same.
-Speed-ups: how many times as fast as the first level each level is, along the axis, with a panel for each level.
+"""Two charts. The effects show how each level of a factor changes the compared figure while all other factors stay the
+same. The speed-ups show along the axis how many times as fast each level is as the first. Each level has a panel.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from storagelab.words.names import factor_text, level_alone, level_text, phrase,
 
 MAX_EFFECTS = 24
 _NO_TIME = -100.0
-"""The change in per cent if the time falls to zero."""
+"""The change, in per cent, of a time that becomes zero."""
 FASTER, SLOWER, UNDECIDED, UNTESTED = "less time", "more time", "can't be told apart", "not tested"
 _COLOURS = {
     FASTER: palette.FASTER, SLOWER: palette.SLOWER, UNDECIDED: palette.NEUTRAL, UNTESTED: palette.CATEGORY["other"],
@@ -30,7 +30,7 @@ _COLOURS = {
 
 
 def effect_text(effect: Effect) -> str:
-    """ "data files: 4 against 1"."""
+    """Names an effect: "data files: 4 against 1"."""
     where = f" ({level_text(effect.at)})" if effect.at else ""
     return f"{factor_text(effect.factor)}: {value_text(effect.level)} against {value_text(effect.baseline)}{where}"
 
@@ -42,7 +42,7 @@ def judged(effect: Effect, faster: str = FASTER, slower: str = SLOWER) -> str:
 
 
 def _rows(findings: Findings, _runs: Sequence[Run]) -> Figure:
-    """One row per level against its factor's baseline: its change in per cent."""
+    """Returns a row for each level, with its change in per cent against the factor's baseline."""
     overall = of_choices(findings, findings.effects, at=False)
     left = len(overall) - MAX_EFFECTS
     rows: list[Row] = [
@@ -52,7 +52,7 @@ def _rows(findings: Findings, _runs: Sequence[Run]) -> Figure:
         }
         for effect in overall[:MAX_EFFECTS]
     ]  # fmt: skip
-    more = f"{numbers.plural(left, 'more comparison is', 'more comparisons are')} in the raw data alone."
+    more = f"{numbers.plural(left, 'more comparison is', 'more comparisons are')} only in the raw data."
     return Figure(rows=rows, legend=compared.quantity(findings), hidden=more if left > 0 else "")
 
 
@@ -72,7 +72,7 @@ def _draw(data: Figure, sheet: Sheet) -> Spec:
 
 
 def effect_table(effects: Iterable[Effect]) -> Table:
-    """Effects with their intervals."""
+    """Returns a table of effects with their intervals."""
     headings = [Heading("comparison", "prose"), Heading("change of time (joint 95 % CI)", "text"), Heading("pairs"),
                 Heading("verdict", "text")]  # fmt: skip
     rows = [
@@ -85,8 +85,8 @@ _EFFECTS = Chart(
     "effects", "effects", "What each factor does", _rows, _draw,
     finding=lambda _data, findings: largest_text(findings, of_choices(findings, findings.effects, at=False)),
     marks=lambda data, _findings: (
-        "Each level against the first of its factor, all else the same. Points left of the dashed line are faster; an "
-        "interval that crosses it leaves the direction open. "
+        "Each level is compared with the first; all else is the same. Points left of the dashed line are faster. If "
+        "an interval crosses the line, the direction is unknown. "
         f"{layers.says_cut(layers.cut(data.rows, _NO_TIME))}"
     ).strip(),
     table=lambda _data, findings: effect_table(of_choices(findings, findings.effects, at=False)),
@@ -98,8 +98,9 @@ _EFFECTS = Chart(
 
 
 def _speed_ups(findings: Findings, _runs: Sequence[Run]) -> Figure:
-    """Rows of `mean`, `low`, `high` for each level of a factor and of the axis: the time at the factor's first level
-    divided by the time at this level, so that 2 means twice as fast. The largest differences come first.
+    """Returns a row with `mean`, `low`, `high` for each level of a factor at each level of the axis. The figure is the
+    time at the factor's first level divided by the time at this level, so 2 means twice as fast. The panels with the
+    largest differences come first.
     """
     places = arrange(findings)
     size: dict[str, float] = {}
@@ -139,8 +140,8 @@ def _speed_up(effect: Effect, places: Arrangement) -> Row:
 def _marks(data: Figure, _findings: Findings) -> str:
     along = f"along {factor_text(data.arrangement.x.name)}, averaged over all else" if data.arrangement.x else ""
     return (
-        f"Time of the first level over that of another, {along}; above the dashed line is faster. The intervals hold "
-        f"together at 95 %. {layers.axis_of(data, '', 1.0).says}"
+        f"Time of the first level divided by that of another, {along}. Points above the dashed line are faster. "
+        f"Joint 95 % intervals. {layers.axis_of(data, '', 1.0).says}"
     ).strip()
 
 

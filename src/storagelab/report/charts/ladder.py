@@ -1,5 +1,5 @@
-"""The answer's ladder as a chart for files: the layouts, the fastest first, each with its time divided by that of the
-fastest.
+"""The answer's ladder as a chart for files. It shows the layouts, the fastest first. Each layout's figure is its time
+divided by that of the fastest.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from storagelab.report.words.ladder import ladders
 
 
 def _rows(findings: Findings, _runs: Sequence[Run]) -> Figure:
-    """A row for each layout, in the order of the answer; a panel for each load."""
+    """Returns a row for each layout, in the order of the answer. Each load has a panel."""
     found = ladders(findings, answer(findings))
     drawn, rest = found[:MAX_PANELS], found[MAX_PANELS:]
     shown = [(ladder, rung) for ladder in drawn for rung in ladder.shown()]
-    # A ladder of its own has a row for those that are left out, too, at their place.
+    # If there is only one ladder, layouts that share a row have this row in the chart, too.
     alone = len(found) == 1 and any(rung.ratio for _, rung in shown)
     rows = [_row(ladder, rung, alone=alone) for ladder, rung in shown if alone or rung.ratio is not None]
     left = sum(rung.hidden or rung.ratio is None for _, rung in shown) + sum(len(one.rungs) for one in rest)
@@ -34,7 +34,7 @@ def _rows(findings: Findings, _runs: Sequence[Run]) -> Figure:
 
 
 def _row(ladder: Ladder, rung: Rung, *, alone: bool) -> Row:
-    """`alone`: a ladder of its own has room for each layout's figure and verdict beside its name."""
+    """Returns the row of a layout. If the ladder is `alone`, the name is followed by the figure and the verdict."""
     name = ", ".join(filter(None, rung.name))
     words = ", ".join(filter(None, (rung.figure, rung.verdict.text)))
     return (dict.fromkeys(FIELDS) if rung.ratio is None else scaled(rung.ratio)) | {
@@ -52,7 +52,7 @@ CHART = Chart(
     draw=partial(ratios, title="time / fastest"),
     finding=lambda _data, findings: headline(findings),
     marks=lambda data, _findings: (
-        f"Each layout's time over that of the fastest, with joint 95 % intervals. {axis_of(data, '', 1.0).says}"
+        f"Each layout's time divided by the fastest's, with joint 95 % intervals. {axis_of(data, '', 1.0).says}"
     ).strip(),
     table=lambda data, _findings: table_of(data, {
         "layout": Heading("layout", "prose"), "mean": Heading("time / fastest"), **ENDS,

@@ -1,6 +1,6 @@
-"""Runs over time: a chart per quantity, a panel per cell, a line per repetition.
+"""The charts of runs over time. Each quantity has a chart, each cell has a panel, each repetition has a line.
 
-A run has the series that its target could observe: a simulated server has more series than a real server. Charts look
+A run has the series that its target could observe. A simulated server has more series than a real server. Charts look
 the same for both.
 """
 
@@ -25,24 +25,24 @@ from storagelab.words import numbers
 from storagelab.words.names import capital, cell_entry
 
 MAX_SERIES_POINTS, MIN_SERIES_POINTS, MAX_POINTS = 120, 40, 2_400
-"""The most points of a line; the fewest to which a chart with many lines cuts a line; and the most points of a chart.
-All lines of a chart are sampled alike, since a more coarsely sampled line would lose peaks that the others show.
+"""The most points of a line, the fewest to which a chart with many lines may reduce a line, and the most points of a
+chart. All lines of a chart have points at the same distance. Otherwise, some lines would lack peaks that others show.
 """
 MAX_RUNS = 10
 DOTTED_POINTS = 30
-"""A line of up to this many points has a mark at each, which shows its value under the pointer."""
+"""A line of up to this many points has a mark at each point. The mark shows its value under the pointer."""
 _DASHES = ([1, 0], [6, 2], [2, 2], [8, 2, 2, 2])
 """Each line over time has its own dash pattern as well as its own colour."""
 _FAR = 6.0
-"""If the largest value of one panel is this many times that of another panel, each panel has its own axis."""
+"""If the largest value of one panel is more than this many times that of another, each panel has its own axis."""
 _MARGIN = 1.03
-"""How far the axes of time series extend beyond the last and largest points, so that their marks are drawn whole."""
+"""Axes end at the last or largest point times this factor, so that the marks there are completely visible."""
 
 
 @dataclass(frozen=True)
 class Quantity:
-    """What one chart shows. `line_of` names the line of a column, None if the column belongs elsewhere; `unit` fits
-    a small axis.
+    """The quantity that one chart shows. `line_of` returns the name of the line for a column of a run's series; None if
+    the column is not of this quantity. `divisor` converts a value of the column to `unit`.
     """
 
     name: str
@@ -54,12 +54,14 @@ class Quantity:
 
 
 def _columns(**lines: str) -> Callable[[Run, str], str | None]:
-    """A line for each of these columns."""
+    """Returns a `line_of` that maps each of these columns to a line."""
     return lambda _run, column: lines.get(column)
 
 
 def _volume(whats: Mapping[str, str]) -> Callable[[Run, str], str | None]:
-    """A line per volume and direction. Counters cover the whole disk, so volumes on one device share a line."""
+    """Returns a `line_of` with a line for each volume and direction. Counters are of a whole device, so all volumes on
+    a device share a line.
+    """
 
     def line(run: Run, column: str) -> str | None:
         volume, what = _volume_of(column)
@@ -72,14 +74,17 @@ def _volume(whats: Mapping[str, str]) -> Callable[[Run, str], str | None]:
 
 
 def _volume_of(column: str) -> tuple[str, str]:
-    """The volume of a column, and what it counts: "volume.a.busy_s_per_s" -> "a", "busy_s"; else two empty texts."""
+    """Returns the volume of a column, and what it counts: "a" and "busy_s" for "volume.a.busy_s_per_s". Two empty texts
+    if the column is not of a volume.
+    """
     volume, _, what = column.removeprefix("volume.").rpartition(".")
     return (volume, what.removesuffix("_per_s")) if column.startswith("volume.") else ("", "")
 
 
 def _on_one_device(run: Run, volume: str) -> list[str]:
-    """`volume` and every other volume with a series on the same device, by name; only `volume` if the device is
-    unknown."""
+    """Returns `volume` and all other volumes with a series on the same device, sorted by name. If the device is
+    unknown, returns only `volume`.
+    """
     if run.measurement is None:
         return [volume]
     drawn = {_volume_of(column)[0] for column in run.measurement.series.columns} - {""}
@@ -101,7 +106,7 @@ QUANTITIES = (
              _columns(checkpoint_s_per_s="checkpoint"), "with a checkpoint of the server under way"),
     Quantity("io-over-time", "Volume I/O over time", "MB/s", 2**20,
     _volume({"read_bytes": "read", "write_bytes": "write"}),
-             "each way, of the whole volume, the log's share included where the log is on it"),
+             "in each direction, of the whole volume, with the log if it is on the volume"),
     Quantity("busy-over-time", "Volumes busy over time", "% of the time", 0.01, _volume({"busy_s": "busy"}),
              "with at least one request under way"),
     Quantity("write-amplification-over-time", "Write amplification over time", "per page", 1,
@@ -119,8 +124,9 @@ QUANTITIES = (
 
 
 def runs_with_series(runs: Sequence[Run]) -> dict[str, list[Run]]:
-    """The runs of each cell that have a series, the median run first (the faster if there are two). The median is by
-    time per unit of work, because runs of a set time differ in their work."""
+    """Maps the id of each cell to its runs with a series, the median run first. Of two middle runs, the faster one is
+    the median. Runs are sorted by time per unit of work, because runs of a set time differ in their work.
+    """
     by_cell: dict[str, list[Run]] = {}
     for run in runs:
         if run.usable and not run.burn_in and run.measurement is not None and run.measurement.series.at_s:
@@ -130,7 +136,7 @@ def runs_with_series(runs: Sequence[Run]) -> dict[str, list[Run]]:
 
 def _median_first(runs: Sequence[Run]) -> list[Run]:
     def each_s(run: Run) -> float:
-        """The time for each unit of work."""
+        """Returns the seconds for each unit of work."""
         return run.measurement.elapsed_s / max(1, run.measurement.work.amount) if run.measurement is not None else 0.0
 
     median = sorted(runs, key=each_s)[(len(runs) - 1) // 2]
@@ -138,15 +144,15 @@ def _median_first(runs: Sequence[Run]) -> list[Run]:
 
 
 def runs_of(findings: Findings, runs: Sequence[Run]) -> list[tuple[CellSummary, list[Run]]]:
-    """The chosen cells with their runs that have a series."""
+    """Returns the chosen cells, each with its runs that have a series."""
     chosen = {cell.cell_id: cell for cell in arrange.chosen_cells(findings)}
     by_cell = runs_with_series([run for run in runs if run.cell_id in chosen])
     return [(cell, by_cell[cell_id][:MAX_RUNS]) for cell_id, cell in chosen.items() if cell_id in by_cell]
 
 
 def _rows(findings: Findings, runs: Sequence[Run], quantity: Quantity) -> Figure:
-    """Rows of `at_s` and `value`, for each `panel` (a cell), `line`, and `series` (one line of one run). `median` marks
-    the median run.
+    """Returns rows of `at_s` and `value`. `panel` is the cell, `line` the name of the line, and `series` identifies one
+    line of one run. `median` is true for the median run.
     """
     chosen = runs_of(findings, runs)
     panels = arrange.short_names([cell for cell, _ in chosen])
@@ -180,12 +186,14 @@ def _rows(findings: Findings, runs: Sequence[Run], quantity: Quantity) -> Figure
 
 
 def length_of(samples: int, most: int) -> int:
-    """How many samples a point averages, so that there are at most `most` points."""
+    """Returns how many samples are averaged in a point, so that there are at most `most` points."""
     return max(1, -(-samples // most))
 
 
 def _stretches(series: TimeSeries, column: str, of_run: Row, quantity: Quantity, length: int) -> list[Row]:
-    """The rows of a series; a long one as means over equal periods, which flattens peaks but leaves no period out."""
+    """Returns the rows of a series. A long series becomes means over equal periods, which makes peaks lower but leaves
+    out no period.
+    """
     rows: list[Row] = []
     parts = list(stretches(series.at_s, series.columns[column], length))
     dotted = bool(of_run["median"]) and len(parts) <= DOTTED_POINTS
@@ -197,7 +205,9 @@ def _stretches(series: TimeSeries, column: str, of_run: Row, quantity: Quantity,
 
 
 class Stretch(NamedTuple):
-    """Consecutive samples: the end of the last one, and their mean; None if no value is known."""
+    """Consecutive samples: the end of the last one (seconds), and their mean, smallest and largest value; None if no
+    value is known.
+    """
 
     at_s: float
     mean: float | None
@@ -206,7 +216,7 @@ class Stretch(NamedTuple):
 
 
 def stretches(at_s: Sequence[float], values: Sequence[float | None], length: int) -> Iterator[Stretch]:
-    """Periods of `length` samples of a series; the last one may be shorter."""
+    """Yields the periods of `length` samples of a series. The last period may be shorter."""
     for start in range(0, len(values), length):
         known = [value for value in values[start : start + length] if value is not None]
         end = at_s[min(start + length, len(at_s)) - 1]
@@ -230,7 +240,7 @@ def _draw(data: Figure, sheet: Sheet, unit: str) -> Spec:
         legend = {"title": where, "symbolType": "stroke", "symbolSize": 200}
         encoding |= told_apart(data, sheet.form, legend, strokeDash=dashes)
         colour = {}
-    # The page's script adds the value under the pointer to a line's text.
+    # The page's script adds the value at the pointer's position to this text.
     of_run = encoding | {"detail": {"field": "series", "type": "nominal"}, "description": {"field": "run"}}
     layers = [
         only("!datum.median", {"type": "line", "strokeWidth": 0.8, "opacity": 0.65} | colour, of_run),
@@ -242,25 +252,29 @@ def _draw(data: Figure, sheet: Sheet, unit: str) -> Spec:
 
 
 def _apart(data: Figure) -> bool:
-    """Whether lines would look flat in some panels if all panels had one axis."""
+    """Whether each panel has its own value axis, because lines would look flat in some panels with a common axis."""
     tops = _tops(data)
     return len(tops) > 1 and max(tops) > _FAR * min(tops) > 0
 
 
 def _tops(data: Figure) -> list[float]:
-    """The largest value of each panel."""
+    """Returns the largest value of each panel."""
     return [max(float(row["value"] or 0) for row in data.rows if row["panel"] == panel) for panel in data.panels]
 
 
 def _ends(data: Figure) -> tuple[float, Sequence[float]]:
-    """Where the axes end: the time axis, and the value axis, or that of each panel if each has its own."""
+    """Returns the end of the time axis, and the end of the value axis. If each panel has its own value axis, the second
+    result has the largest value of each panel.
+    """
     end_s = max(float(row["at_s"] or 0) for row in data.rows) or 1.0
     tops = _tops(data)
     return end_s * _MARGIN, tops if _apart(data) else [_round_end((max(tops) or 1.0) * _MARGIN)]
 
 
 def _round_end(value: float) -> float:
-    """The smallest round number that is at least `value`, so that an axis of about five steps ends with a full step."""
+    """Returns the smallest round number that is at least `value`. An axis of about five steps then ends with a full
+    step.
+    """
     power = 10.0 ** math.floor(math.log10(value / 5))
     step = next(factor for factor in (1, 2, 5, 10) if value / 5 <= factor * math.sqrt(2) * power) * power
     return math.ceil(value / step) * step
@@ -276,7 +290,7 @@ def _marks(data: Figure, _findings: Findings, quantity: Quantity) -> str:
 
 
 def _table(data: Figure, _findings: Findings, unit: str) -> Table:
-    """A few figures for each line, since a table of thousands of points would be unreadable."""
+    """Returns a table with a few figures for each line, because a table of thousands of points would be unreadable."""
     headings = [Heading("cell", "prose"), Heading("of", "text"), Heading("repetition"), Heading("until, s"),
                 Heading(f"mean, {unit}"), Heading("least"), Heading("most"), Heading("at the end")]  # fmt: skip
     lines: dict[tuple[str, str, str], list[Row]] = {}
@@ -292,7 +306,7 @@ def _table(data: Figure, _findings: Findings, unit: str) -> Table:
 
 
 def _finding(data: Figure, _findings: Findings) -> str:
-    """A sentence on where the median runs are lowest and highest; "" if only other runs have values."""
+    """Says where the median runs are lowest and highest; "" if they have no values."""
     known = [row for row in data.rows if row["median"] and row["value"] is not None]
     if not known:
         return ""

@@ -1,4 +1,6 @@
-"""Speed against price, and speed against capacity: all layouts, and those that none beats in both (Pareto front)."""
+"""Two charts of all layouts: speed against price, and speed against capacity. They mark the Pareto front, which is the
+layouts that no other layout beats in both.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,8 @@ _NAMED = 4
 
 
 class _Other(NamedTuple):
-    """The quantity for which speed is traded. `of`: a cell's amount of it, in its unit. `sign`: 1 if more of it is
-    better, -1 if less is. `step`: how the line of the Pareto front leads from one layout to the next.
+    """The quantity that is compared with speed. `of` returns a cell's amount of the quantity, in its unit. `sign`: 1 if
+    more of the quantity is better, -1 if less is. `step`: the shape of the line between layouts on the Pareto front.
     """
 
     noun: str
@@ -42,8 +44,8 @@ _CAPACITY = _Other(
 
 
 def _rows(other: _Other, findings: Findings, _runs: Sequence[Run]) -> Figure:
-    """A row for each cell that has a figure, ordered by the other quantity; a panel for each load. There are no rows
-    if no load has layouts with different amounts of it.
+    """Returns a row for each cell with a figure and an amount of the other quantity, sorted by this amount. Each load
+    has a panel. A load whose layouts all have the same amount is left out.
     """
     left_out = compared.in_parts_of_cycles(findings)
     of_loads: dict[str, list[Row]] = {}
@@ -54,7 +56,7 @@ def _rows(other: _Other, findings: Findings, _runs: Sequence[Run]) -> Figure:
             and compared.judged(findings, cell) is not None and other.of(cell) is not None
         ]  # fmt: skip
         names = short_names(cells)
-        if not load.load:  # otherwise a layout has a cell under each load, and keeps its colour
+        if not load.load:  # with loads, a layout has a cell under each, so the name without an id gives it one colour
             names = [cell_entry(cell.cell_id, name) for cell, name in zip(cells, names, strict=True)]
         rows = [_row(other, findings, cell, name) for cell, name in zip(cells, names, strict=True)]
         if len({row["other"] for row in rows}) > 1:
@@ -91,8 +93,9 @@ def _other_of(row: Row) -> float:
 
 
 def _with_edge(other: _Other, findings: Findings, rows: Sequence[Row]) -> list[Row]:
-    """The rows, each marked if it is on the Pareto front: by the means, no other row is at least as good in both
-    quantities and better in one."""
+    """Returns the rows with a mark (`edge`) on those of the Pareto front. A row is on the front if, by the means, no
+    other row is at least as good in both quantities and better in one.
+    """
     faster = 1 if compared.by_rate(findings) else -1
     places = [(faster * float(row["mean"] or 0), other.sign * _other_of(row)) for row in rows]
     found = []
@@ -138,9 +141,9 @@ def _finding(data: Figure, _findings: Findings) -> str:
 def _marks(other: _Other, data: Figure, _findings: Findings) -> str:
     parts = [
         "Coloured marks are the Pareto edge: no other layout has as good a mean at the same "
-        f"{other.noun} or {other.better}. Grey marks are all others.",
-        "Means with their 95 % intervals: where those of two layouts overlap, chance may decide which of them is on "
-        "the edge." if any(not row["hollow"] for row in data.rows) else "",
+        f"{other.noun} or {other.better}. All others are grey.",
+        "Lines are 95 % intervals of means. If those of two layouts overlap, chance may decide which is on the edge."
+        if any(not row["hollow"] for row in data.rows) else "",
         "Layouts of different blocks were not tested against each other."
         if len({row["stretch"] for row in data.rows}) > 1 else "",
         layers.axis_of(data).says,

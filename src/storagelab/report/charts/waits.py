@@ -1,5 +1,6 @@
-"""Two charts. Waits: how each cell's connections spent all of their time, with a bar for each cell, the fastest first.
-Waterfall: how the time of a connection changes, step by step, from the best cell to the worst.
+"""Two charts. The chart of waits shows how each cell's connections spent all of their time. Each cell has a bar, the
+fastest first. The waterfall shows the steps by which the time of a connection changes from the fastest cell to the
+slowest.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from storagelab.words import numbers
 from storagelab.words.names import cell_entry
 
 MAX_BARS = 24
-"""The number of cells that are readable on a sheet of paper; the table has every cell."""
+"""The largest number of cells that are readable on a sheet of paper. The table has every cell."""
 MAX_WAIT_TYPES = 8
 OTHER_WAITS = "smaller waits"
 REMAINDER = "finished early or unexplained"
@@ -32,9 +33,10 @@ _LABEL_PX = 36
 
 
 def _rows(findings: Findings, _runs: Sequence[Run]) -> Figure:
-    """A row for each cell and part of its time (connections x elapsed): `low` to `high` in the stack, from 0 to 1.
+    """Returns a row for each cell and part of its time. `low` and `high` are the ends of the part in the bar, as
+    fractions of connections x elapsed.
 
-    If engines are compared, the parts are classes of waits, because two engines share no native names of waits.
+    If engines are compared, the parts are classes of waits, because different engines have different names for waits.
     """
     cells = fastest_first(findings, (cell for cell in findings.cells if cell.waits and cell.available_s))
     if findings.wait_names:
@@ -56,10 +58,10 @@ def _shares(cell: CellSummary) -> dict[str, float]:
 
 
 def _wait_colours(cells: Sequence[CellSummary]) -> dict[str, str]:
-    """The named parts of the stack from the left, with their colours; all other waits have none.
+    """Maps the named parts of a bar, from left to right, to their colours.
 
-    The largest waits are named. Those that differ most between cells come first, because lengths are easiest to compare
-    at the left end.
+    The largest waits are named; all other waits together are one part. The waits that differ most between cells are
+    leftmost, because lengths are easiest to compare there.
     """
     shares = [_shares(cell) for cell in cells]
     kinds: dict[str, tuple[Category, bool]] = {
@@ -133,15 +135,15 @@ def _finding(data: Figure, _findings: Findings) -> str:
     if low is high:
         return f"{low['part']} takes {low['label']} of connections × elapsed."
     ends = f"from {low['label']} of connections × elapsed with {low['cell']} to {high['label']} with {high['cell']}"
-    return f"{low['part']} moves most: {ends}."
+    return f"{low['part']} changes most: {ends}."
 
 
 def _marks(_data: Figure, findings: Findings) -> str:
     words = [
-        "Each bar is one cell's mean run, in the ladder's order, the fastest first: all the time its connections had,",
-        "by what they spent it on. What is left up to 100 % finished early or is unexplained. The wait that moves most",
-        "comes first; colours are wait categories, the same on the whole page.",
-        "Waits of different engines are joined by what is waited for; each cell's own table has their names."
+        "Each bar is a cell's mean run, the fastest first. It shows what all connections spent their time on. Time",
+        "that is missing to 100 % is unexplained, or connections had finished. The wait that changes most comes",
+        "first; a colour is a wait category, on the whole page.",
+        "Waits of different engines are grouped by what they wait for; each cell's table has their names."
         if findings.wait_names else "",
     ]  # fmt: skip
     return " ".join(filter(None, words))
@@ -164,23 +166,23 @@ _WAITS = Chart(
 # --- the waterfall ----------------------------------------------------------------------------------------------------
 MOST_STEPS = 9
 _CLOSE = 0.8
-"""The axis starts at zero if the least time is at most this fraction of the longest."""
+"""If the shortest time is at most this fraction of the longest, the axis starts at zero."""
 
 
 def _found(findings: Findings) -> tuple[CellSummary, CellSummary, Waterfall] | None:
-    """The fastest and the slowest cell, and the steps between them; None without steps, or if they add up to 0."""
+    """Returns the fastest and the slowest cell, and the steps between them; None if there are no such steps."""
     fastest, slowest = compared.ends(findings)
     if fastest is None or slowest is None or not adds_up(findings):
         return None
     if not compared.timed(findings) and any(cell.each_s is None for cell in findings.cells):
-        return None  # each connection has the same set time in all cells
+        return None  # because each connection has the same set time in all cells
     waterfall = between(findings, fastest, slowest)
     return None if waterfall is None else (findings.cell(fastest), findings.cell(slowest), waterfall)
 
 
 def _steps(findings: Findings, _runs: Sequence[Run]) -> Figure:
-    """A bar for each of the two times, and between them a bar for each step, from `from_s` to `to_s`. A step starts
-    where the previous one ended; the last step ends at the second time.
+    """Returns a bar for the time of the fastest cell, a bar for each step, and a bar for the time of the slowest cell.
+    A bar is drawn from `from_s` to `to_s`. Each step starts where the step before it ended.
     """
     found = _found(findings)
     if found is None:
@@ -216,7 +218,7 @@ def _tip(step: Step, of: str) -> str:
 def _draw_steps(data: Figure, sheet: Sheet) -> Spec:
     y, row_px, _ = named_rows("name", data.starred(str(row["name"]) for row in data.rows), sheet.form.letters(0.38))
     (low, high), from_zero = _domain(data)
-    room = (0.5 if sheet.form is NARROW else 0.12) * (high - low)  # for the label of the longest bar
+    room = (0.5 if sheet.form is NARROW else 0.12) * (high - low)  # space for the label of the longest bar
     start = "" if from_zero else f", from {bare(low)} s, not from zero"
     title = wrapped(f"{data.legend} ({sheet.where}){start}", sheet.form.letters(0.8))
     more = {"scale": {"domain": [low, high + room], "zero": False, "nice": False},
@@ -232,7 +234,9 @@ def _draw_steps(data: Figure, sheet: Sheet) -> Spec:
 
 
 def _domain(data: Figure) -> tuple[list[float], bool]:
-    """The axis of the steps, and whether it starts at zero, unless the steps would then be too short to see."""
+    """Returns the domain of the axis, and whether it starts at zero. It starts at zero unless the steps would then be
+    too short to see.
+    """
     ends = [float(row["to_s"] or 0) for row in data.rows]
     return readable_domain(ends if min(ends) > _CLOSE * max(ends) else [0.0, *ends])
 
@@ -248,9 +252,9 @@ def _marks_of_steps(data: Figure, findings: Findings) -> str:
     found = _found(findings)
     (low, _), from_zero = _domain(data)
     words = [
-        f"{data.legend.capitalize()}, on average. Each bar begins where the one above it ends; together they are the "
-        "whole difference. A wait's resource and signal time are apart: signal is time in the queue for a CPU.",
-        "The two times can't be told apart, so neither can most of the steps."
+        f"{data.legend.capitalize()}, on average. Each bar begins where the bar above it ends. All steps add up to the "
+        "whole difference. A wait may have two steps: signal is its time in the queue for a CPU.",
+        "The two times can't be told apart, nor can most of the steps."
         if found is not None and not found[2].differs else "",
         "" if from_zero else f"The axis starts at {bare(low)} s, not at zero.",
     ]  # fmt: skip

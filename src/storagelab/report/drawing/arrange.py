@@ -1,8 +1,9 @@
-"""Decides which factor is the axis, which factors make the lines, and which make the panels. Pure.
+"""Decides which factor is the axis of a chart, which factors are its lines, and which are its panels. Pure.
 
-The axis is the number of data files if it varies, else the numeric factor with the most levels, else any factor with
-the most levels. If the other factors have few combinations, each is a line of one panel; otherwise they are spread over
-panels. A chart says how many cells don't fit, and always shows the fastest, the slowest and the recommended cells.
+The axis is the number of data files if it varies, else the numeric factor with the most levels, else the factor with
+the most levels. If the other factors have few combinations, each combination is a line of one panel. Otherwise, one
+factor makes the lines, and the others make the panels. If cells don't fit, the chart says how many. A chart always
+shows the fastest, the slowest and the recommended cells.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from storagelab.words.names import cell_text, is_number, level_text, title_of, v
 MAX_LINES = 8
 MAX_LINES_OF_COMBINATIONS = 4
 MAX_PANELS = 15
-"""The number that is readable on a sheet of paper."""
+"""The largest number of panels that are readable on a sheet of paper."""
 CHOSEN_CELLS = 4
 
 
@@ -47,7 +48,9 @@ class Arrangement:
         return value_text(cell.levels[self.x.name]) if self.x and self.x.name in cell.levels else "all runs"
 
     def line_of(self, cell: CellSummary) -> str:
-        """The label of a cell's line: only the level if one factor makes the lines (the legend's title names it)."""
+        """Returns the label of a cell's line. If one factor makes the lines, the label is only the level, because the
+        legend's title names the factor.
+        """
         if len(self.lines) == 1:
             return value_text(cell.levels[self.lines[0].name])
         return _levels(cell, self.lines)
@@ -56,8 +59,8 @@ class Arrangement:
         return _levels(cell, self.panels)
 
     def x_levels(self, cells: Iterable[CellSummary]) -> list[str]:
-        """The labels along the axis for `cells`: numbers from small to large. If all are powers of two, the powers
-        between them are included, so that equal steps are equal ratios.
+        """Returns the labels along the axis for `cells`, numbers from small to large. If all levels are powers of two,
+        missing powers between them are added, so that equal steps are equal ratios.
         """
         there = in_order(map(self.x_of, cells))
         if self.x is None:
@@ -67,7 +70,7 @@ class Arrangement:
 
     @property
     def is_ordered(self) -> bool:
-        """Whether levels along the axis are amounts. If not, a line that joins them would mean nothing."""
+        """Whether levels along the axis are amounts. Only then does a line that joins them have a meaning."""
         return self.x is not None and all(is_number(one.value) for one in self.x.levels)
 
     @property
@@ -76,7 +79,9 @@ class Arrangement:
         return self.x is not None and bool(self._powers(levels_in_order(self.x)))
 
     def _powers(self, levels: Sequence[JsonValue]) -> list[JsonValue]:
-        """All powers of two from the first level to the last; [] if there are other levels or most would be gaps."""
+        """Returns all powers of two from the first level to the last. [] if there are other levels, or if fewer than
+        half of the powers are levels.
+        """
         known = [level for level in levels if isinstance(level, int) and not isinstance(level, bool) and level > 0]
         if len(known) < max(3, len(levels)) or any(level & (level - 1) for level in known):
             return []
@@ -90,7 +95,7 @@ def _levels(cell: CellSummary, factors: Sequence[Factor]) -> str:
 
 
 def arrange(findings: Findings) -> Arrangement:
-    """The places of all cells of an experiment."""
+    """Decides how the cells of an experiment are placed in a chart."""
     varied = tuple(factor for factor in findings.factors if len(factor.levels) > 1) or findings.factors[:1]
     x = axis_factor(varied) or max(varied, key=lambda factor: len(factor.levels), default=None)
     others = tuple(factor for factor in varied if factor is not x)
@@ -104,12 +109,14 @@ def arrange(findings: Findings) -> Arrangement:
 
 
 def in_order(texts: Iterable[str]) -> list[str]:
-    """Each text once, in order of first occurrence."""
+    """Returns the texts without duplicates, in the order of their first occurrence."""
     return list(dict.fromkeys(texts))
 
 
 def choose(texts: Sequence[str], first: Iterable[str], limit: int) -> list[str]:
-    """At most `limit` of `texts`, in their order: those in `first`, the first and last one, then evenly spread ones."""
+    """Returns at most `limit` of `texts`, in their order. Those in `first` have priority, then the first and the last
+    one, then evenly spread ones.
+    """
     if len(texts) <= limit:
         return list(texts)
     wanted = in_order([*(text for text in first if text in set(texts)), texts[0], texts[-1]])
@@ -120,26 +127,28 @@ def choose(texts: Sequence[str], first: Iterable[str], limit: int) -> list[str]:
 
 
 def must_show(findings: Findings) -> list[CellSummary]:
-    """The cells that no chart may leave out: the fastest, the slowest and the recommended ones."""
+    """Returns the cells that no chart may leave out: the fastest, the slowest and the recommended ones."""
     must = {*ends(findings), *recommended(findings)}
     return [cell for cell in findings.cells if cell.cell_id in must]
 
 
 def recommended(findings: Findings) -> frozenset[str]:
-    """The ids of the cells whose layout the answer recommends."""
+    """Returns the ids of the cells whose layout the answer recommends."""
     return answers.recommended(findings, answers.answer(findings))
 
 
 def notable_cells(findings: Findings, limit: int) -> list[CellSummary]:
-    """At most `limit` cells with figures, in their order: fastest, slowest, first, last, then evenly spread ones."""
+    """Returns at most `limit` cells with a time, in their order. The fastest and the slowest have priority, then the
+    first and the last, then evenly spread ones.
+    """
     cells = [cell for cell in findings.cells if cell.elapsed_s is not None]
     kept = set(choose([cell.cell_id for cell in cells], filter(None, ends(findings)), limit))
     return [cell for cell in cells if cell.cell_id in kept]
 
 
 def chosen_cells(findings: Findings) -> list[CellSummary]:
-    """The cells to look at first: the fastest cell; its neighbours at the first and the last level of the axis; the
-    slowest cell; and a recommended one. All cells if there are few.
+    """Returns the cells to look at first: the fastest cell, the cells with its other levels at the first and the last
+    level of the axis, the slowest cell, and a recommended one. If there are few cells, all are returned.
     """
     cells = [cell for cell in findings.cells if cell.elapsed_s is not None]
     fastest, slowest = ends(findings)
@@ -159,7 +168,7 @@ def chosen_cells(findings: Findings) -> list[CellSummary]:
 
 
 def short_names(cells: Sequence[CellSummary]) -> list[str]:
-    """The cells in words, without the levels that all of them share; with all levels if no level differs."""
+    """Returns the names of cells, without the levels that all of them share. A single cell has its full name."""
     if len(cells) < 2:
         return [cell.text for cell in cells]
     common = shared(cells)
@@ -168,5 +177,5 @@ def short_names(cells: Sequence[CellSummary]) -> list[str]:
 
 
 def shared_levels(cells: Sequence[CellSummary]) -> str:
-    """The levels that `short_names` leaves out, in words."""
+    """Returns the levels that `short_names` leaves out, as text."""
     return level_text(shared(cells)) if len(cells) > 1 else ""

@@ -1,7 +1,7 @@
-"""Defines a chart: its rows, drawing and caption, and its content as a table and as text.
+"""Defines what a chart is: its rows, drawing and caption, and its content as a table and as text.
 
-Chart(...)                  one chart, in a module of `charts`
-chart.of(findings, runs)    the chart of one experiment, or None if it has no data
+Chart(...)                  defines one chart, in a module of `charts`
+chart.of(findings, runs)    returns the chart of one experiment, or None if it has no data
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from storagelab.words.names import cell_entry, group_text
 from storagelab.words.numbers import keep_together, plural
 
 Row = dict[str, str | float | int | bool | None]
-"""The data of a mark, as Vega-Lite takes them. `tip` is the row as text: the tooltip, and the mark's label in the SVG.
-`pick`: whether the mark belongs to a recommended layout.
+"""The data of a mark for Vega-Lite. `tip`: the text of the tooltip, and of the mark's label in the SVG. `pick`: whether
+the mark belongs to a recommended layout.
 """
 Part = Literal["answer", "cells", "drives", "effects", "waits", "over-time"]
-"""The position of a chart on the page, in reading order."""
+"""The part of the page in which a chart is, in reading order."""
 MOST_NAMED = 12
 STAR = "★"
 HOLLOW = "Hollow marks have no interval: too few runs, or not tested."
@@ -34,8 +34,10 @@ HOLLOW = "Hollow marks have no interval: too few runs, or not tested."
 
 @dataclass(frozen=True)
 class Figure:
-    """The content of one chart: its rows, their order, and a sentence on cells that did not fit. `names`: the column
-    that names layouts, if the marks alone don't show which layout a row belongs to.
+    """The content of one chart: its rows, the order of levels, lines and panels, and `points` for single runs.
+
+    `hidden`: a sentence on cells that did not fit; "" if all fit. `names`: the column of texts that get a star if their
+    layout is recommended; "" if the marks themselves are stars.
     """
 
     rows: Sequence[Row]
@@ -50,19 +52,19 @@ class Figure:
     names: str = ""
 
     def starred(self, names: Iterable[str]) -> dict[str, str]:
-        """Maps each name to its label, which has a star if the layout is recommended."""
+        """Maps each name to its label. The label has a star if the layout is recommended."""
         picked = {row[self.names] for row in self.rows if row.get("pick")} if self.names else set()
         return {name: f"{STAR} {name}" if name in picked else name for name in names}
 
 
 @dataclass(frozen=True)
 class Chart:
-    """One chart, for any experiment.
+    """The definition of one chart, for any experiment.
 
-    `place`: its order within the charts of its part, the smallest first. `rows` returns no rows if the chart does not
-    apply. `finding` says in a sentence what the chart shows, and `marks` what its marks mean. `is_headed`: it has its
-    own heading on the page. A chart over time gives the ends of its axes and its unit, so that the page's script can
-    read values at any point of its lines.
+    `place`: charts of the same part are sorted by this number. `rows` returns no rows if the chart does not apply.
+    `finding` says in a sentence what the chart shows. `marks` says what its marks mean. `is_headed`: whether the chart
+    has its own heading on the page. `ends` and `time_unit`: the ends of the axes and the unit of a chart over time. The
+    page's script needs both to compute the value at any point of a line.
     """
 
     name: str
@@ -79,7 +81,9 @@ class Chart:
     time_unit: str = ""
 
     def of(self, findings: Findings, runs: Sequence[Run], recommended: Iterable[str] | None = None) -> Drawn | None:
-        """The chart of one experiment; None if there is nothing to draw. `recommended`: ids of cells, if known."""
+        """Returns the chart of one experiment; None if there is nothing to draw. `recommended` has the ids of the
+        recommended cells; None if they are still to be found.
+        """
         data = self.rows(findings, runs)
         if not data.rows:
             return None
@@ -113,26 +117,26 @@ class Drawn:
         return self.chart.finding(self.data, self.findings)
 
     def specs(self) -> dict[str, Spec]:
-        """The chart in both widths as Vega-Lite: "wide" and "narrow"."""
+        """Returns the Vega-Lite specifications of both widths, "wide" and "narrow"."""
         subtitle = [keep_together(self.finding), f"{self.findings.experiment} · {self.where}", self.star]
         sheets = {name: Sheet(form, self.title, subtitle, self.where) for name, form in FORMS.items()}
         return {name: self.chart.draw(self.data, sheet) for name, sheet in sheets.items()}
 
     def with_each(self, more: Callable[[Row], Row]) -> Drawn:
-        """This chart with more columns, from each row and point."""
+        """Returns this chart with the columns that `more` computes from each row and point."""
         rows, points = ([row | more(row) for row in part] for part in (self.data.rows, self.data.points))
         return replace(self, data=replace(self.data, rows=rows, points=points))
 
     @property
     def whole(self) -> Drawn | None:
-        """This chart with also the rows for which paper has no room, in their order; None if there are no such rows."""
+        """This chart with all rows, also those that have no room on paper. None if all rows are already drawn."""
         if all(row.get("drawn", True) for row in self.data.rows):
             return None
         return self.with_each(lambda _row: {"drawn": True})
 
     @property
     def with_ids(self) -> Drawn:
-        """This chart with marks that are labelled with the ids of cells instead of their names."""
+        """This chart with the ids of cells instead of their names in the labels of marks."""
         names = {cell.cell_id: cell.name for cell in self.findings.cells}
 
         def short(row: Row) -> Row:
@@ -143,19 +147,21 @@ class Drawn:
 
     @property
     def said(self) -> str:
-        """What the chart shows, and what its marks mean."""
+        """A text on what the chart shows, and what its marks mean."""
         marks = self.chart.marks(self.data, self.findings)
         hollow = HOLLOW if any(row.get("hollow") for row in self.data.rows) else ""
         return " ".join(filter(None, (self.finding, marks, hollow)))
 
     @property
     def caption(self) -> str:
-        """What the chart shows, what its marks mean, and what is recommended."""
+        """A text on what the chart shows, what its marks mean, and which layouts are recommended."""
         return f"{self.said} {self.star}." if self.star else self.said
 
     @property
     def star(self) -> str:
-        """What the star means, if there is one: "default" unless the layout is surely the fastest, as in the ladder."""
+        """A text on the layouts with a star; "" if there are none. A layout is "recommended" if it is surely the
+        fastest, else it is the "default", as in the ladder.
+        """
         of: dict[str, list[CellSummary]] = {}
         for cell_id in in_order(str(row["cell_id"]) for row in self.data.rows if row["pick"]):
             word = "recommended" if verdict_of(self.findings, cell_id).kind == "fastest" else "default"
@@ -169,7 +175,7 @@ class Drawn:
 
     @property
     def label(self) -> str:
-        """The chart's label for screen readers: what it shows, and what the table below it contains."""
+        """The chart's label for screen readers. It says what the chart shows, and what the table below it contains."""
         table = self.table
         holds = "; ".join(heading.text for heading in table.headings)
         rows = plural(len(table.rows), "row")
@@ -177,8 +183,8 @@ class Drawn:
 
 
 def scaled(estimate: Estimate, times: float = 1.0, zero: float = 0.0) -> Row:
-    """A mean and the ends of its interval, each multiplied by `times` and counted from `zero`; `hollow` if the estimate
-    has no interval.
+    """Returns a mean and the ends of its interval, each multiplied by `times` and then increased by `zero`. `hollow` is
+    true if the estimate has no interval.
     """
     ends = {"mean": estimate.value, "low": estimate.low, "high": estimate.high}
     known = {name: None if value is None else times * value + zero for name, value in ends.items()}
@@ -186,7 +192,7 @@ def scaled(estimate: Estimate, times: float = 1.0, zero: float = 0.0) -> Row:
 
 
 def compared_axis(findings: Findings) -> str:
-    """The figure by which cells are compared, with its unit."""
+    """Returns the name of the compared figure, with its unit."""
     unit = compared.unit(findings)
     return unit if compared.by_rate(findings) else f"{compared.quantity(findings)}, {unit}"
 
@@ -197,8 +203,8 @@ def figure_of_cells(
     row: Callable[[CellSummary], Row],
     places: Arrangement | None = None,
 ) -> Figure:
-    """A row for each of `cells` at its place by `places` (default: the usual arrangement). If there are too many lines
-    or panels, those of the cells that must be shown are kept.
+    """Returns a figure with a row for each of `cells`. `places` decides on their lines and panels; by default, it is
+    the usual arrangement. If there are too many lines or panels, those with cells that must be shown are kept.
     """
     places = places or arrange(findings)
     must = must_show(findings)
@@ -219,11 +225,11 @@ def figure_of_cells(
 
 
 def not_drawn(cells: int, names: Sequence[str] = ()) -> str:
-    """A sentence on how many cells are not drawn, with the `names` of the lines or panels left out; "" for none."""
+    """Says how many cells are not drawn; "" if all are drawn. `names` are the lines or panels that are left out."""
     if not cells:
         return ""
     named = f": {'; '.join(names[:MOST_NAMED])}{'; …' * (len(names) > MOST_NAMED)}" if names else ""
-    return f"{plural(cells, 'more cell is', 'more cells are')} not drawn{named}. The report's table has every cell."
+    return f"{plural(cells, 'more cell is', 'more cells are')} not drawn{named}. The report's table has all cells."
 
 
 ENDS = {"low": Heading("95 % from"), "high": Heading("to")}
@@ -231,12 +237,12 @@ ENDS = {"low": Heading("95 % from"), "high": Heading("to")}
 
 
 def table_of(data: Figure, columns: Mapping[str, Heading]) -> Table:
-    """A row for each row of a chart: the `columns`, which are keys of the chart's rows."""
+    """Returns a table with a row for each row of a chart. `columns` maps keys of the chart's rows to headings."""
     return Table(list(columns.values()), [[_entry(row[name]) for name in columns] for row in data.rows])
 
 
 def table_of_cells(data: Figure, columns: Mapping[str, Heading]) -> Table:
-    """As `table_of`, with the cell's name before each row's columns."""
+    """Returns the same table as `table_of`, with the name of the cell as the first column."""
     named = [row | {"entry": cell_entry(row["cell_id"], row["cell"])} for row in data.rows]
     return table_of(replace(data, rows=named), {"entry": Heading("cell", "prose"), **columns})
 
@@ -246,7 +252,7 @@ def _entry(value: str | float | int | None) -> str:
 
 
 def place_of(cell: CellSummary, places: Arrangement) -> Row:
-    """The columns of a row that give its cell and the cell's place."""
+    """Returns the columns of a row that name its cell and the cell's place."""
     return {
         "x": places.x_of(cell), "line": places.line_of(cell), "panel": places.panel_of(cell), "cell_id": cell.cell_id,
         "cell": cell.text,

@@ -1,4 +1,4 @@
-"""Pieces that several charts share: means with their intervals along an axis, rows with names, legends, axes. Pure."""
+"""Makes parts that several charts share: means with their intervals, rows with names, legends, and axes. Pure."""
 
 from __future__ import annotations
 
@@ -38,19 +38,21 @@ STARRED: Spec = DOT | {
 }  # fmt: skip
 """The mark of a recommended layout."""
 _FAR, _APART, _TOO_FAR = 6.0, 3.0, 15.0
-"""Panels are apart if the least figure of one is `_APART` times the largest of another, and the largest of all is
-`_FAR` times the least. Then they share a logarithmic axis or, from `_TOO_FAR` times on, each has its own axis. An axis
-is also logarithmic if its largest figure is `_FAR` times the median."""
+"""Limits for axes, as ratios of figures. Panels are apart if the least figure of one is at least `_APART` times the
+largest of another, and the largest figure of all is at least `_FAR` times the least. Panels that are apart share a
+logarithmic axis. If the largest figure is even `_TOO_FAR` times the least, each panel has its own axis. An axis is also
+logarithmic if its largest figure is at least `_FAR` times the median.
+"""
 _ROOM = 1.15
 _BEYOND = 2.0
-"""How far an interval may extend beyond all means, as a ratio, before it is cut."""
+"""An interval is cut at the largest mean times this factor, and at the smallest mean divided by it."""
 _LINE_PX = FONT_PX + 2
 _LONGER = 1.3
 
 
 def readable_domain(values: Sequence[float]) -> tuple[list[float], bool]:
-    """The domain of an axis for `values`, and whether it starts at zero. It does, unless the values would then be too
-    close together to be readable.
+    """Returns the domain of an axis for `values`, and whether it starts at zero. It starts at zero unless the values
+    would then be too close together to be readable.
     """
     low, high = max(0.0, min(values)), max(values)
     margin = 0.08 * (high - low) or 0.05 * high or 1.0
@@ -61,7 +63,7 @@ def readable_domain(values: Sequence[float]) -> tuple[list[float], bool]:
 
 class Axis(NamedTuple):
     """How figures are drawn along an axis. `says`: a sentence that explains the axis; "" for a linear axis from zero.
-    `apart`: each panel has an axis of its own.
+    `apart`: whether each panel has its own axis.
     """
 
     channel: Spec
@@ -70,8 +72,8 @@ class Axis(NamedTuple):
 
 
 def cut(rows: Sequence[Row], zero: float = 0.0) -> list[Row]:
-    """The rows of a chart, with intervals cut a little beyond all means, so that a very wide one does not compress the
-    others. `below` and `above` tell at which ends an interval was cut. `zero`: the figure from which ratios count.
+    """Returns the rows of a chart with very wide intervals cut, because these would compress the others. `below` and
+    `above` are true if an interval was cut at that end. `zero` is the figure that stands for a ratio of 0.
     """
     means = [float(mean) - zero for row in rows if (mean := row.get("mean")) is not None] or [0.0]
     if min(means) < 0:
@@ -89,20 +91,20 @@ def cut(rows: Sequence[Row], zero: float = 0.0) -> list[Row]:
 
 
 def says_cut(rows: Iterable[Row]) -> str:
-    """A sentence on the arrowheads of intervals that were cut; "" if there are none."""
+    """Explains the arrowheads of intervals that were cut; "" if there are none."""
     return "Arrowheads: the interval goes on." * any(row.get("below") or row.get("above") for row in rows)
 
 
 def axis_of(data: Figure, unit: str = "", *also: float) -> Axis:
-    """The axis for the figures of a chart and for the values `also` drawn; very wide intervals are cut."""
+    """Returns the axis for the figures of a chart, and for the values in `also`. Very wide intervals are cut."""
     rows = cut(data.rows)
     axis = _axis_of([*rows, *data.points], unit, *also)
     return axis._replace(says=f"{axis.says} {says_cut(rows)}".strip())
 
 
 def _axis_of(rows: Sequence[Row], unit: str, *also: float) -> Axis:
-    """The axis is logarithmic if a few large figures would compress the others. Panels get axes of their own only if
-    their figures are too far apart even for that. If all figures are close, the axis does not start at zero.
+    """Returns the axis. If a few large figures would compress the others, it is logarithmic. If the panels' figures are
+    too far apart even for that, each panel has its own axis. If all figures are close, it does not start at zero.
     """
     of_panels: dict[str, list[float]] = {}
     for row in rows:
@@ -130,10 +132,10 @@ def _axis_of(rows: Sequence[Row], unit: str, *also: float) -> Axis:
 
 
 def means_with_intervals(data: Figure, sheet: Sheet, title: str, axis: Axis, *, at: float | None = None) -> Spec:
-    """A whole chart of means with their intervals, and single runs if there are any.
+    """Returns a whole chart of means with their intervals, and of single runs if there are any.
 
-    Levels that are amounts are placed side by side and joined by a line; other levels are placed below each other, so
-    that their names are readable. `at`: the position of a dashed line.
+    Levels that are amounts are side by side, and a line joins them. Other levels are below each other, so that their
+    names are readable. `at`: the figure at which a dashed line is drawn.
     """
     upright = data.arrangement.is_ordered
     value, place, offset = ("y", "x", "xOffset") if upright else ("x", "y", "yOffset")
@@ -154,7 +156,7 @@ def means_with_intervals(data: Figure, sheet: Sheet, title: str, axis: Axis, *, 
         return only(rows, colour | mark, encoding | {value: figure(field, f"{title} ({sheet.where})", **values)})
 
     line = {"type": "line", "strokeWidth": 1.5, "opacity": 0.7, "aria": False}
-    run = DOT | {"size": 16, "opacity": 0.5, "shape": "square"}  # of few letters, as there may be many
+    run = DOT | {"size": 16, "opacity": 0.5, "shape": "square"}  # a square needs few letters, and runs may be many
     mean = {value: figure("mean", f"{title} ({sheet.where})", **values)}
     layers = [
         *([dashed(value, at)] if at is not None else []),
@@ -162,7 +164,7 @@ def means_with_intervals(data: Figure, sheet: Sheet, title: str, axis: Axis, *, 
         *intervals("true", value, colour, plain | TIP | mean),
         *means("isValid(datum.mean) && !datum.pick", colour | DOT, shared | TIP | mean),
         *means("isValid(datum.mean) && datum.pick", colour | STARRED, plain | TIP | mean),
-        # Drawn above the means, because a click on a run selects it.
+        # Runs are drawn above the means, because a click on a run selects it.
         *([layer("isValid(datum.value)", run, plain | TIP, "value")] if data.points else []),
     ]
     height_px = None if upright else max(levels.height_px, 14 * len(data.lines) + 10) * len(data.x_levels)
@@ -172,12 +174,12 @@ def means_with_intervals(data: Figure, sheet: Sheet, title: str, axis: Axis, *, 
 
 
 def ratios(data: Figure, sheet: Sheet, title: str) -> Spec:
-    """A whole chart of ratios, with a dashed line at 1."""
+    """Returns a whole chart of ratios, with a dashed line at 1."""
     return means_with_intervals(data, sheet, title, axis_of(data, "", 1.0), at=1.0)
 
 
 def dashed(channel: str, *at: float) -> Spec:
-    """Lines across a chart."""
+    """Returns a layer of dashed lines across a chart, at these values of the channel."""
     return {
         "data": {"values": [{"at": one} for one in at]},
         "mark": {"type": "rule", "color": palette.INK, "opacity": 0.6, "strokeDash": [4, 3]},
@@ -186,7 +188,7 @@ def dashed(channel: str, *at: float) -> Spec:
 
 
 def _levels(data: Figure, form: Form, *, upright: bool) -> Rows:
-    """The axis of levels, evenly spaced whatever the distance between their values."""
+    """Returns the axis of levels. Levels are evenly spaced, whatever their values are."""
     scale = {"domain": data.x_levels, "paddingInner": 0.12, "paddingOuter": 0.06}
     if not upright:
         letters = 18 if form is NARROW or len(data.panels) > 1 else 40
@@ -201,7 +203,7 @@ def _levels(data: Figure, form: Form, *, upright: bool) -> Rows:
 
 
 class Rows(NamedTuple):
-    """A vertical channel of rows with names: the channel, the height of a row, and the width of the names."""
+    """A vertical axis of rows with names: its channel, the height of a row, and the width of the names."""
 
     channel: Spec
     height_px: int
@@ -209,8 +211,8 @@ class Rows(NamedTuple):
 
 
 def named_rows(field: str, labels: Mapping[str, str], letters: int) -> Rows:
-    """Rows whose labels are broken into lines of some `letters` letters, in bold if they have a star. Words that are a
-    little longer stay whole.
+    """Returns rows named by `labels`. Labels are broken into lines of about `letters` letters. Words that are a little
+    longer stay whole. Labels with a star are bold.
     """
     words = (len(word) for label in labels.values() for word in label.split())
     letters = max([letters, *(length for length in words if length <= _LONGER * letters)])
@@ -235,7 +237,7 @@ def named_rows(field: str, labels: Mapping[str, str], letters: int) -> Rows:
 
 
 def across(form: Form, panels: int = 1) -> Spec:
-    """A horizontal axis of figures under rows: with a grid, and as many ticks as have room."""
+    """Returns a horizontal axis of figures under rows. It has a grid, and as many ticks as fit."""
     return {"grid": True, "tickCount": max(3, form.panel_width_px(panels) // 90)}
 
 
@@ -244,7 +246,7 @@ def _among(names: Iterable[str]) -> str:
 
 
 def told_apart(data: Figure, form: Form, legend: Spec, **marks: Sequence[object]) -> Spec:
-    """Distinguishes lines by their colours and by the channels of other `marks`, all explained in one legend."""
+    """Returns the channels that distinguish lines: the colour, and the channels in `marks`. One legend explains all."""
     key = {"field": "line", "type": "nominal", "sort": data.lines}
     legend = {**legend, **legend_layout(data.starred(data.lines), form)}
     return {
@@ -254,13 +256,13 @@ def told_apart(data: Figure, form: Form, legend: Spec, **marks: Sequence[object]
 
 
 def only(rows: str, mark: Spec, encoding: Spec) -> Spec:
-    """A layer of the rows that satisfy an expression."""
+    """Returns a layer of the rows that satisfy the expression `rows`."""
     return {"transform": [{"filter": rows}], "mark": mark, "encoding": encoding}
 
 
 def means(rows: str, mark: Spec, encoding: Spec) -> list[Spec]:
-    """Layers of the means that satisfy an expression. Means without an interval are outlines in their colour. A star
-    hides what is below it.
+    """Returns layers of the means that satisfy the expression `rows`. A mean without an interval is an outline in its
+    colour. An outlined star is filled with the background's colour.
     """
     outline = {key: value for key, value in mark.items() if key != "stroke"} | {"filled": False, "strokeWidth": 1.8}
     outline |= {"fill": palette.GROUND} if "stroke" in mark else {}
@@ -268,8 +270,9 @@ def means(rows: str, mark: Spec, encoding: Spec) -> list[Spec]:
 
 
 def intervals(rows: str, along: str, mark: Spec, encoding: Spec) -> list[Spec]:
-    """Layers of the intervals of the rows that satisfy an expression, with arrowheads at ends that were cut. `along`:
-    the channel of the means."""
+    """Returns layers of the intervals of the rows that satisfy the expression `rows`. Ends that were cut have
+    arrowheads. `along`: the channel of the means.
+    """
     low, high = (encoding | {along: encoding[along] | {"field": end}} for end in ("low", "high"))
     head = {"type": "point", "size": 50, "filled": True, "opacity": 1} | mark
     below, above = ({"shape": f"triangle-{way}"} for way in (("down", "up") if along == "y" else ("left", "right")))
@@ -281,8 +284,8 @@ def intervals(rows: str, along: str, mark: Spec, encoding: Spec) -> list[Spec]:
 
 
 def legend_layout(labels: Mapping[str, str], form: Form, axis_px: int = 70) -> Spec:
-    """The legend, with as many columns of the longest label's width as fit beside a vertical axis. A label too long for
-    its column is broken into lines; none is cut.
+    """Returns the layout of a legend. It has as many columns as fit beside a vertical axis, each as wide as the longest
+    label. A label that is too long is broken into lines, never cut.
     """
     longest, width_px = max(map(len, labels.values()), default=1), form.width_px - axis_px
     columns = max(1, min(5, len(labels), int(width_px // (WIDER * LETTER_PX * longest + 34))))

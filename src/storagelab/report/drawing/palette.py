@@ -1,8 +1,9 @@
-"""Colours with the same meaning in every chart: one hue per wait category, distinguishable with any colour vision.
+"""Defines the colours of charts. A colour has the same meaning in every chart, and each wait category has its own hue.
 
-Based on the set of Okabe and Ito ("Color Universal Design", 2008). Each colour is light or dark enough to stand out
-from white and from the dark background of a page. A drawing is the same on both; on a dark page, the page's style makes
-marks without text on them brighter. Text and axes have the colour of the surrounding text, which is black in files.
+The colours are based on the set of Okabe and Ito ("Color Universal Design", 2008), so readers with any colour vision
+can distinguish them. Each colour is visible on white and on the dark background of a page. The drawings are the same
+for both. On a dark page, the page's style makes marks brighter if they have no text on them. Text and axes have the
+colour of the surrounding text, which is black in files.
 """
 
 from __future__ import annotations
@@ -31,11 +32,13 @@ CATEGORY: dict[Category, str] = {
 }
 LINES = ("#0072b2", "#d55e00", "#009068", "#c0679b", "#c78500", "#3a93cc", "#8a5cc0", "#6b7480")
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left")
-"""Each line has a mark of its own as well as a colour of its own."""
+"""Each line has its own mark shape as well as its own colour."""
 
 
 def shades(categories: list[Category]) -> list[str]:
-    """A colour for each wait type, by its category: the second type of a category is lighter, the third darker."""
+    """Returns a colour for each wait type. `categories` are the types' categories. The first type of a category has the
+    category's colour, the second a lighter one, the third a darker one.
+    """
     seen: dict[Category, int] = {}
     colours = []
     for category in categories:
@@ -46,19 +49,19 @@ def shades(categories: list[Category]) -> list[str]:
 
 
 def mix(colour: str, other: str, share: float) -> str:
-    """`colour` mixed with `other`: `share` is the fraction (0..1) of `colour`. Both are "#rrggbb"."""
+    """Mixes `colour` with `other`. `share` is the fraction (0..1) of `other`. Colours are "#rrggbb"."""
     pairs = zip(_channels(colour), _channels(other), strict=True)
     return "#" + "".join(f"{round(a + (b - a) * share):02x}" for a, b in pairs)
 
 
 def ink_on(colour: str) -> str:
-    """Black or white, whichever reads better on `colour` (WCAG 2.1)."""
+    """Returns black or white, whichever has more contrast with `colour` (WCAG 2.1)."""
     light = luminance(colour)
     return "#ffffff" if 1.05 / (light + 0.05) > (light + 0.05) / 0.05 else "#000000"
 
 
 def luminance(colour: str) -> float:
-    """Relative luminance, 0 to 1."""
+    """Returns the relative luminance of a colour, 0 to 1."""
     red, green, blue = (_linear(value / 255) for value in _channels(colour))
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 

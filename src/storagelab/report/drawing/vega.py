@@ -1,14 +1,14 @@
-"""How all charts use Vega-Lite: appearance, two widths, panels, and drawing without a browser.
+"""Draws charts with Vega-Lite: appearance, two widths, panels, and drawing without a browser.
 
-A page embeds drawings unchanged; none is edited or drawn again for dark mode:
+A page contains drawings as SVG. The same drawing serves on screen, in dark mode and on paper:
 
 * Text, axes and grids are drawn in `currentColor`, the colour of the surrounding text: light in dark mode, dark on
   paper, black in files. All other colours are visible on a light and on a dark background (`palette`).
-* A drawing has no ids, as it needs no clipping and no gradients. So two drawings on a page can't interfere.
-* The element around a drawing states its width. `page.css` shows the widest drawing that fits, at its own size, so text
-  is never smaller than it was drawn.
+* A drawing has no ids, because it needs no clipping and no gradients. So two drawings on a page can't interfere.
+* The class of the element around a drawing states its width. `page.css` shows the widest drawing that fits, at its own
+  size. So text is never smaller than `FONT_PX`.
 
-An image would need none of this, but it has neither tooltips nor the page's text colour.
+An image could have neither tooltips nor the page's text colour.
 """
 
 from __future__ import annotations
@@ -39,13 +39,14 @@ Spec = dict[str, Any]
 """A Vega-Lite specification as a plain dict."""
 
 FONT = "'Helvetica Neue', Helvetica, Arial, 'Liberation Sans', system-ui, sans-serif"
-"""Fonts with the same letter widths on every system, because this module computes the space for labels."""
+"""Fonts with about the same letter widths on every system. This module computes the space for labels from these widths.
+"""
 FONT_PX = 12
-"""No text in a chart is smaller."""
+"""The size of the smallest text in a chart."""
 LETTER_PX = 6.6
-"""An estimate of a letter's mean width, slightly too wide on purpose."""
+"""An estimate of a letter's mean width. It is slightly too wide, so that labels fit."""
 WIDER, BOLD = 1.1, 1.12
-"""A factor for text widths: a browser's font may be wider than assumed, and bold text is wider still."""
+"""Factors for text widths: `WIDER` for a browser whose font is wider than assumed, `BOLD` for bold text."""
 VEGA_LITE = "6.4"
 VEGA_LITE_SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 AXIS_PX = 74
@@ -55,7 +56,7 @@ _GAP_PX = 18
 
 @dataclass(frozen=True)
 class Form:
-    """The width of a chart: `WIDE` for pages and files, `NARROW` for phones."""
+    """A chart's sizes in pixels, and the most panels in a row. `WIDE` is for files and pages, `NARROW` for phones."""
 
     width_px: int
     height_px: int
@@ -66,23 +67,27 @@ class Form:
         return min(self.most_columns, 2 if panels == 4 else max(1, panels))
 
     def panel_width_px(self, panels: int, axes_px: int = AXIS_PX) -> int:
-        """The width of the plot in each panel if a row has `panels` panels, each beside its vertical axis."""
+        """Returns the width of each panel's plot if there are `panels` panels. `axes_px` is the width of all vertical
+        axes in a row of panels.
+        """
         columns = self.columns(panels)
         return (self.width_px - axes_px - (columns - 1) * _GAP_PX - 8) // columns
 
     def letters(self, share: float = 1.0) -> int:
-        """How many letters fit side by side into a fraction (`share`) of the width."""
+        """Returns how many letters fit side by side into a fraction (`share`) of the width."""
         return max(8, int(share * self.width_px / LETTER_PX))
 
 
 WIDE = Form(width_px=900, height_px=320, panel_height_px=170, most_columns=3)
 NARROW = Form(width_px=336, height_px=270, panel_height_px=170, most_columns=1)
 FORMS = {"wide": WIDE, "narrow": NARROW}
-"""By the names of their elements' classes. `page.css` has the width and the font size of the wide one, too."""
+"""Maps the class of a drawing's element to its form. `page.css` also has the width and font size of the wide form."""
 
 
 def config(form: Form) -> Spec:
-    """The appearance: no frame, a faint grid, one font family. Axes have no ARIA labels; charts and marks have them."""
+    """Returns the appearance of charts: no frame, a faint grid, one font family. Charts and marks have ARIA labels;
+    axes have none.
+    """
     text = {"labelColor": palette.INK, "titleColor": palette.INK, "labelOpacity": 0.85, "labelFontSize": FONT_PX,
             "titleFontSize": FONT_PX, "titleFontWeight": 500, "aria": False}  # fmt: skip
     return {
@@ -94,7 +99,7 @@ def config(form: Form) -> Spec:
         "axisY": {"domain": False, "ticks": False, "tickCount": 5},
         "axisYQuantitative": {"labelExpr": "abs(datum.value) < 1e5 ? datum.label : format(datum.value, '~s')"},
         "axisX": {"grid": False, "titleAnchor": "end"},
-        # The end labels of an axis of figures stay inside the axis: beyond it, they would be cut.
+        # The labels at the ends of an axis of figures are moved inside the axis. Beyond it, they would be cut.
         "axisXQuantitative": {"labelFlush": 24, "labelSeparation": 8},
         "legend": text | {"orient": "top", "symbolStrokeWidth": 1.5, "titleLimit": form.width_px, "rowPadding": 3},
         "header": {"title": None, "aria": False, "labelColor": palette.INK, "labelFontSize": FONT_PX,
@@ -108,12 +113,12 @@ def config(form: Form) -> Spec:
 
 
 def figure(field: str, title: str | Sequence[str], **more: object) -> Spec:
-    """A channel of figures; `title` is the title of its axis."""
+    """Returns a channel of figures. `title` is the title of its axis."""
     return {"field": field, "type": "quantitative", "title": title, **more}
 
 
 class Sheet(NamedTuple):
-    """The form of a chart, its title and the lines below the title; `where` is its provenance."""
+    """The form of a chart, its title, the lines below the title (`subtitle`), and its provenance (`where`)."""
 
     form: Form
     title: str
@@ -131,11 +136,11 @@ def finished(
     apart: str = "",
     axis_px: int = AXIS_PX,
 ) -> Spec:
-    """One chart of `layers` over `rows`, as wide as its form.
+    """Returns one chart of `layers` with the data `rows`, as wide as its form.
 
-    `panels`: if there are several, the chart is split by the rows' `panel`, each with its title. `apart`: the channel
-    for which each panel has its own axis. `axis_px`: the width of a panel's vertical axis with its labels. Only columns
-    that are drawn are included; the others are for tables and text.
+    `panels` maps the values of the rows' column `panel` to titles. If there are several, each has its own panel.
+    `apart`: the channel for which each panel has its own axis. `axis_px`: the width of a panel's vertical axis with its
+    labels. The chart contains only the columns of `rows` that it draws; the others are for tables and text.
     """
     form, count = sheet.form, len(panels or {})
     # A line with a star is drawn in a wider font, because the usual fonts lack the star.
@@ -161,7 +166,7 @@ def finished(
         titles = in_lines({name: wrapped(text, int(width / letter_px)) for name, text in panels.items()})
         header = {"field": "panel", "type": "nominal", "sort": list(panels), "header": {"labelExpr": titles}}
         inner = drawn | {"width": width, "height": height_px}
-        # With places that have no panel, axes that panels share would stand there.
+        # If the last row of panels is not full, shared axes would be drawn where a panel is missing.
         resolve = {"axis": {"x": "independent"}} if count % form.columns(count) else {}
         resolve |= {"scale": {apart: "independent"}} if apart else {}
         drawn = {"facet": header | {"title": None}, "columns": form.columns(count), "spec": inner, "resolve": resolve}
@@ -173,7 +178,7 @@ def finished(
 
 
 def _titles_in_lines(layers: Sequence[Spec], letters: int) -> int:
-    """Breaks the titles of vertical axes into lines of `letters` letters, and returns the most lines of any title."""
+    """Breaks the titles of vertical axes into lines of `letters` letters. Returns the largest number of lines."""
     most = 1
     for layer in layers:
         axis = layer.get("encoding", {}).get("y", {})
@@ -184,8 +189,8 @@ def _titles_in_lines(layers: Sequence[Spec], letters: int) -> int:
 
 
 def _drawable(part: Any) -> Any:
-    """A spec, or a part of it, with its texts escaped. A control character in a label, as old stores contain, would
-    crash the process that draws.
+    """Returns a spec, or a part of it, with its texts escaped. Labels from old stores may contain control characters,
+    which would crash the process.
     """
     if isinstance(part, str):
         return escaped(part)
@@ -195,19 +200,23 @@ def _drawable(part: Any) -> Any:
 
 
 def _with_rows(spec: Spec, rows: Sequence[Mapping[str, object]]) -> Spec:
-    """The spec with the rows, reduced to the columns that it names as the field of a channel or in an expression."""
+    """Returns the spec with the rows as its data. Only the columns that the spec uses in a channel or in an expression
+    are included.
+    """
     named, columns = json.dumps(spec), dict.fromkeys(name for row in rows for name in row)
     drawn = [name for name in columns if f'"field": "{name}"' in named or f"datum.{name}" in named]
     return spec | {"data": {"values": [{name: row[name] for name in drawn if name in row} for row in rows]}}
 
 
 def wrapped(text: str, letters: int) -> list[str]:
-    """`text` in lines of at most `letters` letters, and one more for a comma or bracket that would begin a line."""
+    """Breaks `text` into lines of at most `letters` letters. A comma or bracket that would begin a line ends the line
+    before it instead.
+    """
     return re.sub(r"\n([,;:.)]+) ?", r"\1\n", "\n".join(textwrap.wrap(text, letters))).rstrip("\n").split("\n")
 
 
 def in_lines(lines_of: Mapping[str, Sequence[str]]) -> str:
-    """A Vega expression that maps each label to its lines; texts are quoted as data."""
+    """Returns a Vega expression that maps each label to its lines. All texts are quoted, so none is run as code."""
     cases = "".join(
         f"datum.value === {quoted(text)} ? [{', '.join(map(quoted, lines))}] : "
         for text, lines in lines_of.items()
@@ -217,7 +226,7 @@ def in_lines(lines_of: Mapping[str, Sequence[str]]) -> str:
 
 
 def quoted(text: str) -> str:
-    """`text` as a literal of Vega's expression language."""
+    """Returns `text` as a string literal of Vega's expression language."""
     plain = "".join(char if char.isprintable() else " " for char in text)
     return "'" + plain.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
@@ -226,60 +235,60 @@ _IN_TEXT = bytes.maketrans(b"<>&(", b",./[")
 
 
 def letters(data: bytes) -> str:
-    """Bytes as text for a page: in base 85, which is a sixteenth shorter than base64, with letters that have no meaning
-    in HTML.
+    """Encodes bytes as text for a page. Base 85 is 6 % shorter than base64. Its letters are replaced where they have a
+    meaning in HTML.
     """
     return base64.b85encode(data).translate(_IN_TEXT).decode()
 
 
 _RESERVED_BYTES = 68 * 2**30
-"""The address space that the drawing library reserves when it starts, rounded up; it uses little of this memory."""
+"""The address space that the drawing library reserves when it starts, rounded up. It uses little of this memory."""
 
 
 def drawer() -> Any:
-    """The drawing library. Raises StoragelabError if it can't start here, as it would then end this process by a
-    signal.
+    """Returns the drawing library. Raises StoragelabError if a limit on memory would not let it start, because the
+    library would then end this process by a signal.
     """
     limit_bytes, _ = resource.getrlimit(resource.RLIMIT_AS)
     if limit_bytes != resource.RLIM_INFINITY and limit_bytes < _RESERVED_BYTES:
         raise StoragelabError(
-            f"charts can't be drawn: a limit lets this process have {bytes_(limit_bytes)} of addresses, and their "
+            f"charts can't be drawn: this process may have only {bytes_(limit_bytes)} of addresses, and the chart "
             "library "
-            f"reserves {bytes_(_RESERVED_BYTES)}\n  lift it (ulimit -v unlimited), or write the report as text: "
+            f"reserves {bytes_(_RESERVED_BYTES)}\n  lift the limit (ulimit -v unlimited), or write the report as text: "
             "--format md"
         )
-    import vl_convert  # here, since it loads slowly and most verbs don't need it
+    import vl_convert  # here, because it loads slowly and most verbs don't need it
 
     return vl_convert
 
 
 def to_png(spec: Spec, scale: float = 2.0) -> bytes:
-    """The chart as a PNG with `scale` pixels per unit."""
+    """Draws the chart as a PNG with `scale` pixels per unit."""
     return bytes(drawer().vegalite_to_png(spec, vl_version=VEGA_LITE, scale=scale, allowed_base_urls=[]))
 
 
 def to_svg(spec: Spec) -> str:
-    """The chart as an SVG document. Each mark with a `tip` has it as its aria-label."""
+    """Draws the chart as an SVG document. If a mark has a `tip`, this text is its aria-label."""
     return str(drawer().vegalite_to_svg(spec, vl_version=VEGA_LITE, allowed_base_urls=[]))
 
 
 # --- Vega-Lite's own runtime for a page, so that its charts work interactively without a network ----------------------
 #
-# The library contains the runtime and takes seconds to build it. So the result is kept beside this module's bytecode as
-# long as the versions stay the same. If that folder can't be written, the runtime is built each time.
+# The library contains the runtime and takes seconds to build it. So the runtime is stored beside this module's bytecode
+# and used again until a version changes. If that folder can't be written, the runtime is built each time.
 
 _SNIPPET = "window.vegaEmbed = vegaEmbed;"
 
 
 class Runtime(NamedTuple):
-    """The script, compressed and encoded as letters, and the hash by which a page's content policy allows it."""
+    """The script, compressed and encoded as letters, and its hash, by which a page's content policy allows it."""
 
     packed: str
     sha256: str
 
 
 def runtime() -> Runtime:
-    """Vega, Vega-Lite and vega-embed as one script that sets `vegaEmbed`."""
+    """Returns Vega, Vega-Lite and vega-embed as one script. The script sets `window.vegaEmbed`."""
     kept = _kept_in()
     with contextlib.suppress(OSError, EOFError, zlib.error):
         return _of(kept.read_bytes())
@@ -294,7 +303,7 @@ def _made() -> bytes:
 
 
 def _of(packed: bytes) -> Runtime:
-    """Raises OSError, EOFError or zlib.error if `packed` is damaged."""
+    """Returns the runtime from a gzip file's content. Raises OSError, EOFError or zlib.error if it is damaged."""
     script = gzip.decompress(packed)
     return Runtime(letters(packed), base64.b64encode(hashlib.sha256(script).digest()).decode())
 
@@ -305,7 +314,7 @@ def _kept_in() -> Path:
 
 
 def _keep(file: Path, packed: bytes) -> None:
-    """Writes the runtime whole or not at all, as several reports may write it at once."""
+    """Writes the runtime completely or not at all, because several processes may write it at the same time."""
     if sys.dont_write_bytecode:
         return
     file.parent.mkdir(parents=True, exist_ok=True)

@@ -1,1 +1,1 @@
-"""Results for programs: JSON and CSV."""
+"""Writes results for other programs, as JSON, CSV and SQLite."""

@@ -1,12 +1,11 @@
-"""Makes the export: a whole experiment as one JSON document; and comparisons as JSON. Pure.
+"""Makes the export, which is a whole experiment as one JSON document. Also writes comparisons as JSON. Pure.
 
-Both are dumps of the values. Waits include all rows, also CPU time and the wait for a CPU, so that the nine columns and
-the audit can be recomputed from the export. Unknown values are null; NaN never appears.
+The export contains all rows of waits, also CPU time and the wait for a CPU. So other programs can recompute the nine
+columns and the audit. Unknown values are null; NaN never appears.
 
-A class `Exported...` adds derived figures to a value, and leaves out the fields that are elsewhere in the export
-(`exclude`). Everything else is as in the value's own class. From these classes, `make docs` writes the schema beside
-this file and the tables of docs/reference/export.md. Within schema 2, fields may be added, but none is renamed, removed
-or changed in meaning.
+Each class `Exported...` extends the class of a value. It adds derived figures, and leaves out the fields that are
+elsewhere in the export (`exclude`). From these classes, `make docs` writes the schema beside this file and the tables
+of docs/reference/export.md. Within schema 2, fields may be added, but none is renamed, removed or changed in meaning.
 """
 
 # mypy: disable-error-code="pydantic-field, prop-decorator"
@@ -51,12 +50,12 @@ from storagelab.words.names import capital
 
 
 def to_json(experiment: Experiment, plan: Plan, runs: Sequence[Run], findings: Findings) -> str:
-    """The export as text: one line, keys in a stable order, ending in a newline."""
+    """Returns the export as text: one line with a newline at its end. Keys have a stable order."""
     return "".join(json_pieces(experiment, plan, runs, findings))
 
 
 def json_pieces(experiment: Experiment, plan: Plan, runs: Sequence[Run], findings: Findings) -> Iterator[str]:
-    """The export's text, one cell at a time, for callers that may stop before its end."""
+    """Yields the export's text, one cell at a time, for callers that may stop before its end."""
     yield f'{{"schema":{SCHEMA},"experiment":{text_of(exported(ExportedExperiment, experiment))},"cells":['
     summaries = {summary.cell_id: summary for summary in findings.cells}
     by_cell: dict[str, list[Run]] = {cell.cell_id: [] for cell in plan.cells}
@@ -69,12 +68,12 @@ def json_pieces(experiment: Experiment, plan: Plan, runs: Sequence[Run], finding
 
 
 def text_of(value: object, indent: int | None = None) -> str:
-    """Any value as JSON: no NaN or infinity (null instead), no password, no custom type."""
+    """Returns a value as JSON text. NaN and infinity become null, unknown types become text, passwords are removed."""
     return masked_json(dumped(value, indent=indent, inf_nan_mode="null", fallback=str).decode())
 
 
 def plain(value: object) -> Any:
-    """Any value in JSON's types, as `text_of` writes it."""
+    """Returns a value converted to JSON's types, as `text_of` writes it."""
     return json.loads(text_of(value))
 
 
@@ -105,7 +104,7 @@ def _findings(findings: Findings) -> ExportedFindings:
 
 
 def _words(findings: Findings, found: Answer) -> dict[str, Any]:
-    """The sentences of the export."""
+    """Returns the headline, the lines of the answer, and the evidence in sentences."""
     return {
         "headline": headline(findings, found),
         "lines": tuple(answer_lines(findings, found)),
@@ -120,8 +119,8 @@ def pair_json(
     findings: Findings, before: str, after: str, ratio: Estimate | None, case: Case | None, paper: Paper,
     gate: str | None = None, pairs: Sequence[Pair] = (),
 ) -> str:  # fmt: skip
-    """Two cells: every step, the devices, the waiting sessions, the reasons, and the sentence. If the pair is one of
-    several, also the ratio of each pair.
+    """Returns the comparison of two cells: every step, the devices, the waiting sessions, the reasons, the sentence. If
+    the pair is one of several, the ratio of each pair is included.
     """
     document: dict[str, object] = {
         "experiment": findings.experiment, "provenance": findings.provenance,
@@ -145,8 +144,8 @@ def pair_json(
 
 
 def campaigns_json(found: Sequence[Compare], paper: Paper, gate: str | None) -> str:
-    """Each campaign against the first: every matched layout, the layouts without a match, and the differences in how
-    the campaigns were made.
+    """Returns the comparison of each other campaign with the first: every matched layout, the layouts without a match,
+    and the differences in how the campaigns were made.
     """
     differences = [
         {"caption": part.caption, "rows": part.rows}
@@ -161,7 +160,7 @@ def campaigns_json(found: Sequence[Compare], paper: Paper, gate: str | None) -> 
 
 
 def beside_json(found: Beside, names: Mapping[str, str], paper: Paper) -> str:
-    """A measured campaign beside a prediction, with the names of the layouts by their ids."""
+    """Returns a measured campaign beside a prediction. `names` maps the ids of layouts to their names."""
     return _versioned({"verdict": paper.verdict, "names": names, **vars(found), "median_error": found.median_error})
 
 
@@ -188,31 +187,31 @@ class ExportedExperiment(Experiment):
 
 
 class ExportedMeasurement(Measurement):
-    """What a run measured, and what follows from it."""
+    """What a run measured, and the figures computed from it."""
 
     rows: Count | None = _Elsewhere
     requests: Count | None = _Elsewhere
     transactions: Count | None = _Elsewhere
-    counters: dict[str, dict[str, float | None]]  # type: ignore[assignment]  # what is no number becomes null
+    counters: dict[str, dict[str, float | None]]  # type: ignore[assignment]  # a value that is no number becomes null
     work = computed_field(Measurement.work)
     work_per_s = computed_field(Measurement.work_per_s)
 
     @computed_field
     @property
     def latency_s(self) -> dict[str, float]:
-        """Figures of `latency`: `mean`, `p50`, `p95`, `p99`, `p99.9`, `max`. Empty without it."""
+        """Figures of `latency`: `mean`, `p50`, `p95`, `p99`, `p99.9`, `max`. Empty if `latency` is null."""
         return {} if self.latency is None else dict(figures_s(self.latency))
 
     @computed_field
     @property
     def wait_stats(self) -> tuple[WaitStat, ...]:
-        """The rows of wait statistics that follow from `waits`, uncut ([below](#a-wait))."""
+        """All rows of wait statistics, computed from `waits` ([below](#a-wait))."""
         return () if self.waits is None else normalise(self.waits)
 
     @computed_field
     @property
     def audit(self) -> Conservation | None:
-        """Whether these rows add up; `null` without waits."""
+        """Whether the rows of `wait_stats` add up to the session time; `null` without waits."""
         return None if self.waits is None else conservation(self.waits)
 
     @computed_field
@@ -224,7 +223,7 @@ class ExportedMeasurement(Measurement):
     @computed_field
     @property
     def commits(self) -> Commits | None:
-        """What `durability` means for commits."""
+        """Which commits survive a crash, according to `durability`."""
         return self.durability.commits if self.durability is not None else None
 
 
@@ -235,7 +234,7 @@ class ExportedRun(Run, use_attribute_docstrings=True):
     levels: dict[str, JsonValue] = _Elsewhere
     config: Config = _Elsewhere
     measurement: ExportedMeasurement | None
-    """Its figures; `null` if it failed."""
+    """The run's figures; `null` if the run failed."""
 
 
 class ExportedSummary(CellSummary):
@@ -249,11 +248,11 @@ class ExportedCell(Cell, use_attribute_docstrings=True):
     """A planned cell."""
 
     config: Tables
-    """The spec's tables with this cell's levels, and with defaults filled in."""
+    """The spec's tables with this cell's levels. Missing keys have their defaults."""
     runs: tuple[ExportedRun, ...]
-    """Every stored run by repetition and attempt, including failed ones, without those of a burn-in."""
+    """Every stored run, sorted by repetition and attempt. Failed runs are included, burn-in runs are not."""
     burn_in: tuple[ExportedRun, ...]
-    """The runs of a burn-in, which no finding uses."""
+    """The burn-in runs. No finding uses them."""
     summary: ExportedSummary | None
     """Figures over the usable runs ([below](#its-summary))."""
 
@@ -264,17 +263,17 @@ class ExportedCaution(Described, extra="allow"):
     kind: str = Field(json_schema_extra=lambda schema: schema.update(enum=[one.kind for one in kinds_of_caution()]))
     severity: Severity
     cells: tuple[str, ...]
-    """The cells that it concerns; empty = all."""
+    """The cells that the caution concerns; empty = all."""
     text: str = Field(min_length=1)
     """The caution in words."""
 
 
 class ExportedAnswer(Answer):
-    """What a decision needs, as values and in words."""
+    """The answer, as values and in words."""
 
     lines: tuple[Annotated[str, Field(max_length=640)], ...] = Field(min_length=1, max_length=8)
-    """The answer in words, the same as on the terminal and the page: what to use comes first. All lines together take
-    at most eight rows of 80 characters."""
+    """The answer in words, the same as on the terminal and the page. The first line says what to use. All lines
+    together take at most eight rows of 80 characters."""
 
 
 class ExportedFindings(Findings):
@@ -287,20 +286,20 @@ class ExportedFindings(Findings):
     prefer: tuple[Preference, ...] = _Elsewhere
     cells: tuple[CellSummary, ...] = _Elsewhere
     cautions: tuple[ExportedCaution, ...]  # type: ignore[assignment]
-    """Reasons to trust the findings less, and their limits."""
+    """Reasons to trust the findings less, and the limits of the findings."""
     headline: str = Field(min_length=1)
     """The verdict in words."""
     sentences: tuple[str, ...]
     """The evidence in words."""
     answer: ExportedAnswer
-    """What a decision needs, as values and in words ([below](#the-answer))."""
+    """The answer, as values and in words ([below](#the-answer))."""
 
 
 class Document(Described):
     version: Literal[2] = Field(alias="schema")
-    """The version of this form."""
+    """The version of the export's format."""
     experiment: ExportedExperiment
-    """The spec, and what it says ([below](#the-experiment))."""
+    """The spec's text and its values ([below](#the-experiment))."""
     cells: tuple[ExportedCell, ...]
     """Every planned cell, in the spec's order, with its runs ([below](#a-cell))."""
     findings: ExportedFindings
@@ -308,12 +307,12 @@ class Document(Described):
 
 
 def exported(form: type[_Form], value: BaseModel, **made: object) -> _Form:
-    """A value in its exported form, with the fields that `made` gives."""
+    """Returns a value in its exported form. The fields in `made` replace the value's own fields."""
     return form.model_construct(**{**dict(value), **made})
 
 
 def measured(run: Run) -> ExportedMeasurement | None:
-    """A run's measurement; None if it failed."""
+    """Returns a run's measurement in its exported form; None if the run is not usable."""
     return exported(ExportedMeasurement, run.measurement) if run.usable and run.measurement is not None else None
 
 
@@ -321,7 +320,7 @@ def measured(run: Run) -> ExportedMeasurement | None:
 
 
 class _Described(GenerateJsonSchema):
-    """Writes a schema without titles, which only repeat names. The string below a field becomes its description."""
+    """Makes a schema without titles, because titles only repeat names. The string below a field is its description."""
 
     def field_title_should_be_set(self, schema: object) -> bool:  # noqa: ARG002
         return False
@@ -336,7 +335,9 @@ class _Described(GenerateJsonSchema):
 
 
 def _strings_below_fields(cls: type) -> list[tuple[str, str]]:
-    """The strings below a class's fields, which describe them. They are read only for the schema, as this is slow."""
+    """Returns (name, description) of a class's fields. The description is the string below the field. Only the schema
+    uses this function, because it is slow.
+    """
     (found,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
     assert isinstance(found, ast.ClassDef)
     return [
@@ -348,7 +349,7 @@ def _strings_below_fields(cls: type) -> list[tuple[str, str]]:
 
 
 def _worded(part: Any) -> Any:
-    """The schema with its descriptions as sentences on one line, in JSON's terms."""
+    """Returns the schema with each description on one line, as sentences that use JSON's terms."""
     match part:
         case dict():
             return {
@@ -371,7 +372,7 @@ def _schema_of(form: Any) -> dict[str, Any]:
 
 
 def json_schema() -> Mapping[str, Any]:
-    """The export's format as a JSON schema (2020-12)."""
+    """Returns the export's format as a JSON schema (2020-12)."""
     schema = _schema_of(Document)
     schema["$defs"].pop("Finding")
     for form, of_cells in (("ExportedSummary", True), ("ExportedFindings", False)):

@@ -1,8 +1,8 @@
-"""Stored runs and findings as tidy tables, also as CSV and as a SQLite file: a row for each observation, a column for
-each factor. Pure.
+"""Makes tidy tables of stored runs and findings, and writes them as CSV and as a SQLite file. Pure.
 
-Every table begins with `cell_id` and a column for each factor under its own name, so that any two tables can be joined
-and grouped. Unknown is None. Times are in seconds; the names of other columns end with their units.
+A table has a row for each observation. The first columns are `cell_id` and one column for each factor, named like the
+factor. So any two tables can be joined and grouped. Unknown values are None. Times are in seconds; the names of other
+columns end with their units.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ CELL_COLUMNS = (
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of equal length; `columns` names their values."""
+    """Rows of equal length, and the names of their columns."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[Value, ...], ...]
@@ -59,10 +59,10 @@ def all_of(
     experiment: Experiment, plan: Plan, runs: Sequence[Run], findings: Findings
 ) -> dict[str, Callable[[], Table]]:
     """Maps the name of each table to the function that makes it."""
-    # Runs include failed runs and burn-in runs; `work` is in `unit`. Waits have a row for each run and wait type (all
-    # types, CPU time, and the wait for a CPU). Series have a row for each run, moment and quantity: `value` is the mean
-    # over the interval that ends at `at_s`. Cells have means and verdicts as in the report; `ratio` is to the best cell
-    # under the same load.
+    # runs: a row for each run, also for failed runs and burn-in runs; `work` is in `unit`.
+    # waits: a row for each run and wait type, including CPU time and the wait for a CPU.
+    # series: a row for each run, moment and quantity; `value` is the mean over the interval that ends at `at_s`.
+    # cells: means and verdicts as in the report; `ratio` is the time divided by that of the best cell under that load.
     return {
         "runs": lambda: _table(experiment, RUN_COLUMNS, ((run, _run_fields(run)) for run in _in_order(plan, runs))),
         "waits": lambda: _table(experiment, WAIT_COLUMNS, _of_each(plan, runs, _wait_fields)),
@@ -172,7 +172,7 @@ def _with_ends(name: str, estimate: Estimate, unit: str = "") -> dict[str, Value
 
 
 def _verdict(findings: Findings, cell_id: str) -> str | None:
-    """The kind of a verdict ("slower" without by how much); None if the cell is not judged."""
+    """Returns the kind of a cell's verdict, such as "slower"; None if the cell is not judged."""
     judged = findings.load_of(cell_id) or findings
     if cell_id in judged.best[:1]:
         return "best"
@@ -186,7 +186,7 @@ def _verdict(findings: Findings, cell_id: str) -> str | None:
 
 
 def csv_of(table: Table) -> str:
-    """A table as CSV. Unknown values are empty."""
+    """Returns a table as CSV. Unknown values are empty."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(map(_field, table.columns))
@@ -195,7 +195,9 @@ def csv_of(table: Table) -> str:
 
 
 def _field(value: Value) -> str:
-    """Prefixes an apostrophe if a spreadsheet would take the text for a formula because of its first character."""
+    """Writes a value for CSV. If the first character of a text would make it a formula in a spreadsheet, the text gets
+    an apostrophe before it.
+    """
     if value is None:
         return ""
     if not isinstance(value, str):
@@ -204,8 +206,8 @@ def _field(value: Value) -> str:
 
 
 def sqlite_file(tables: Mapping[str, Table]) -> bytes:
-    """A SQLite database with a table for each name. Columns have no declared type, since a factor's levels may have
-    several types.
+    """Returns a SQLite database with a table for each name. Columns have no declared type, because a factor's levels
+    may have several types.
     """
     with contextlib.closing(sqlite3.connect(":memory:")) as connection:
         for name, table in tables.items():

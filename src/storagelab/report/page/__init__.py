@@ -1,1 +1,1 @@
-"""A report as one HTML page."""
+"""Makes a report into one HTML page."""

@@ -1,15 +1,15 @@
-"""The data of the page's script on all cells (figures, waits, series, counters, set-up) and its interactive charts.
+"""Makes the data for the page's script: figures, waits, series, counters, set-up of all cells, interactive charts.
 
 The script sorts and filters cells by these values, and compares two cells. Numbers have the digits that a chart needs.
 
-Of the time series, the median run of each cell and the odd runs have as many periods as a chart can show, with the
-minimum and maximum of each. Other runs have the means of fewer periods, so that the page stays small however many runs
-there are.
+The series of each cell's median run, and of odd runs, have as many periods as a chart can show, with the mean, minimum
+and maximum of each period. The series of other runs have only the means of fewer periods. So the page stays small even
+with many runs.
 
-The browser draws the charts with Vega-Lite: all cells, and the waits and series of two cells. They are defined in
-templates/explore-plots.json, with $names for what depends on the experiment, and are sent without rows: the script
-adds the cells that pass its filters and the two cells that the user selected. The choices for axis, colour and panels
-are Vega-Lite's own parameters, bound to lists.
+The browser draws the charts with Vega-Lite: a chart of all cells, and charts of the waits and series of two cells. The
+file templates/explore-plots.json defines them, with $names for values that depend on the experiment. The page has them
+without rows. The script adds the rows of the cells that pass its filters, and of the two cells that the reader
+selected. The reader's choices of axis, colour and panels are parameters of Vega-Lite, bound to lists.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ from storagelab.words.numbers import quantity_text
 _VERDICTS = [kind.replace("-", " ") for kind in get_args(Kind)]
 Json = dict[str, object]
 _Figures = list[list[object]]
-"""The rows of a cell: each has a position, then figures."""
+"""The rows of a cell. Each row has a position in a list of names, then figures."""
 
 
 def record(plan: Plan, runs: Sequence[Run], findings: Findings, cells: Sequence[CellSummary]) -> Json:
-    """All data of `cells` except their series, in their order."""
+    """Returns all data of `cells` except their series, in the order of `cells`."""
     by_cell: dict[str, list[Run]] = defaultdict(list)
     for run in runs:
         if run.usable and not run.burn_in:
@@ -67,7 +67,7 @@ def record(plan: Plan, runs: Sequence[Run], findings: Findings, cells: Sequence[
         for factor in findings.factors
     ]
     facts = _facts(plan, [(cell.cell_id, by_cell[cell.cell_id]) for cell in cells])
-    # Rows of figures contain no text from elsewhere, and are too many to search for passwords.
+    # `plain` searches for passwords. `waited` and `counted` are not searched: they are long, and have only figures.
     return {
         "where": findings.provenance or "nothing measured yet",
         "unit": compared.unit(findings),
@@ -84,7 +84,7 @@ def record(plan: Plan, runs: Sequence[Run], findings: Findings, cells: Sequence[
 
 
 def _cell(findings: Findings, cell: CellSummary, orders: Mapping[str, Mapping[str, int]]) -> Json:
-    """`orders` maps each factor's levels to their positions."""
+    """Returns the facts and figures of a cell. `orders` maps each factor's levels to their positions."""
     figure = compared.judged(findings, cell)
     verdict = verdict_of(findings, cell.cell_id)
     left_out = {repetition for cell_id, repetition in findings.left_out if cell_id == cell.cell_id}
@@ -106,8 +106,8 @@ def _cell(findings: Findings, cell: CellSummary, orders: Mapping[str, Mapping[st
 
 
 def _waits(findings: Findings, cells: Sequence[CellSummary]) -> tuple[list[Json], list[_Figures]]:
-    """The wait types, and for each cell its seconds per session: in total, resource, and signal. Resource and signal
-    are None if the target does not split waits.
+    """Returns the wait types and, for each cell, the seconds per session of each type: in total, as resource time and
+    as signal time. Resource and signal time are None if the target does not split waits.
     """
     is_wait: dict[str, bool] = {}
     of_cells: list[_Figures] = []
@@ -122,8 +122,8 @@ def _waits(findings: Findings, cells: Sequence[CellSummary]) -> tuple[list[Json]
 
 
 def _counters(runs_of_cells: Sequence[Sequence[Run]]) -> tuple[list[list[str]], list[_Figures]]:
-    """The counters, and for each cell their means over its runs, as numbers and as text. Counters that are always 0 are
-    left out.
+    """Returns the counters and, for each cell, their means over its runs, as numbers and as text. Counters that are
+    always 0 are left out.
     """
     places: dict[tuple[str, str], int] = {}
     of_cells: list[_Figures] = [
@@ -142,7 +142,7 @@ def _counters(runs_of_cells: Sequence[Sequence[Run]]) -> tuple[list[list[str]], 
 
 
 def _facts(plan: Plan, cells: Iterable[tuple[str, Sequence[Run]]]) -> list[Json]:
-    """The requested and read-back facts that differ between cells but not between the runs of a cell."""
+    """Returns the requested and read-back facts that differ between cells but not between the runs of a cell."""
     configs = {cell.cell_id: cell.config for cell in plan.cells}
     of_cells: list[dict[str, str]] = []
     for cell_id, runs in cells:
@@ -161,7 +161,9 @@ def _facts(plan: Plan, cells: Iterable[tuple[str, Sequence[Run]]]) -> list[Json]
 
 # --- the time series of every run -------------------------------------------------------------------------------------
 FIGURES_WHOLE, FIGURES_THINNED = 50_000, 25_000
-"""The most figures of all runs that are shown whole, and of all other runs. Packed, 100,000 figures take 0.2 MB."""
+"""The most figures of all runs whose series are shown in full, and of all other runs. Compressed, 100,000 figures take
+0.2 MB.
+"""
 MAX_STRETCHES, MIN_STRETCHES = 60, 12
 MAX_STRETCHES_THINNED, MIN_STRETCHES_THINNED = 30, 4
 RunKey = tuple[str, int]
@@ -174,13 +176,13 @@ class _Line(NamedTuple):
 
 
 def odd_runs(findings: Findings) -> set[RunKey]:
-    """The runs that a caution is about; their series are never thinned."""
+    """Returns the runs that a caution is about. Their series are shown in full."""
     odd = (caution for caution in findings.cautions if isinstance(caution, OddRun))
     return {run for caution in odd for run in caution.runs_meant(findings)}
 
 
 def series(findings: Findings, runs: Sequence[Run], cells: Sequence[CellSummary]) -> Json:
-    """For each of `cells`, its runs with a series, the median run first, in the unit of their chart."""
+    """Returns the series of the runs of each cell, the median run first. Values have the unit of their chart."""
     by_cell = over_time.runs_with_series(runs)
     whole = odd_runs(findings) | {(cell_id, found[0].repetition) for cell_id, found in by_cell.items()}
     drawn = {_key(run): _columns(run) for cell in cells for run in by_cell.get(cell.cell_id, ())}
@@ -201,13 +203,15 @@ def series(findings: Findings, runs: Sequence[Run], cells: Sequence[CellSummary]
 
 
 def packed(known: Json) -> str:
-    """Data as a page carries them: compressed JSON, encoded as letters."""
+    """Returns data in the form that a page contains: compressed JSON, encoded as letters."""
     text = json.dumps(known, allow_nan=False, separators=(",", ":"))
     return letters(gzip.compress(text.encode(), 9, mtime=0))
 
 
 def _stretches(figures: int, columns: int, least: int, most: int) -> int:
-    """The number of periods (`least` to `most`) into which columns are cut, so that all have some `figures` figures."""
+    """Returns the number of periods, from `least` to `most`, into which each column is cut. All columns together then
+    have about `figures` figures.
+    """
     return max(least, min(most, figures // max(1, columns)))
 
 
@@ -216,8 +220,8 @@ def _key(run: Run) -> RunKey:
 
 
 def _of_run(run: Run, columns: Mapping[_Line, str], limit: int, lines: dict[_Line, int], *, ranged: bool) -> Json:
-    """A run: `at`, the ends of its periods, and for each line the line's number, the means and, if `ranged`, the
-    smallest and largest values.
+    """Returns the series of a run: `at` has the ends of its periods. `lines` has, for each line, its number, its means
+    and, if `ranged`, its smallest and largest values.
     """
     assert run.measurement is not None
     taken = run.measurement.series
@@ -234,7 +238,7 @@ def _of_run(run: Run, columns: Mapping[_Line, str], limit: int, lines: dict[_Lin
 
 
 def short(value: float | None, digits: int = 4, divisor: float = 1.0) -> float | int | None:
-    """A figure rounded to as many digits as a chart shows."""
+    """Divides a figure by `divisor` and rounds it to as many digits as a chart shows."""
     if value is None:
         return None
     rounded = float(f"{value / divisor:.{digits}g}")
@@ -242,7 +246,7 @@ def short(value: float | None, digits: int = 4, divisor: float = 1.0) -> float |
 
 
 def _columns(run: Run) -> dict[_Line, str]:
-    """Maps the lines in a run's charts over time to their columns; columns that are always 0 are left out."""
+    """Maps the lines in a run's charts over time to their columns. Columns that are always 0 are left out."""
     assert run.measurement is not None
     found: dict[_Line, str] = {}
     for column, values in run.measurement.series.columns.items():
@@ -256,18 +260,19 @@ def _columns(run: Run) -> dict[_Line, str]:
 # --- the interactive charts -------------------------------------------------------------------------------------------
 LETTERS_OF_A_LABEL = 18
 MAX_RUNS = 600
-"""The most runs that are drawn as single points: more would be unreadable and slow."""
+"""The most runs that are drawn as single points. More points would be unreadable and slow."""
 _PLOTS = resources.files(__package__).joinpath("templates", "explore-plots.json")
 
 
 def plots(findings: Findings) -> dict[str, Spec]:
+    """Maps the name of each interactive chart to its Vega-Lite specification, without rows."""
     where = findings.provenance or "nothing measured yet"
     name = "mean rate" if compared.by_rate(findings) else compared.quantity(findings)
     places = arrange(findings)
     fields = {factor.name: f"f{place}" for place, factor in enumerate(findings.factors)}
     titles = {fields[factor.name]: title_of(factor) for factor in findings.factors}
     axis = fields.get(places.x.name, "f0") if places.x is not None else "f0"
-    # Initially, colours show the factor that makes the lines of charts or, without such a factor, the verdicts.
+    # At first, colours show the factor whose levels are the lines of the charts or, without such a factor, the verdict.
     colour = next((fields[factor.name] for factor in places.lines), "verdict")
     level = _level(findings)
     given: dict[str, Any] = {
@@ -287,7 +292,7 @@ def plots(findings: Findings) -> dict[str, Spec]:
 
 
 def _level(findings: Findings) -> Spec:
-    """The axis of levels, with long ones broken into lines; the script rotates them if they don't fit side by side."""
+    """Returns the axis of levels. Long levels are broken into lines. The script rotates levels that don't fit."""
     levels = [value_text(level.value) for factor in findings.factors for level in factor.levels]
     lines = {text: wrapped(text, LETTERS_OF_A_LABEL) for text in levels}
     axis = {
@@ -300,7 +305,7 @@ def _level(findings: Findings) -> Spec:
 
 
 def _choice(name: str, label: str, options: Mapping[str, str], value: str) -> Spec:
-    """A parameter that the user chooses from a list."""
+    """Returns a parameter that the reader chooses from a list."""
     bind = {"input": "select", "options": list(options), "labels": list(options.values()), "name": label,
             "element": "#explore-choices"}  # fmt: skip
     return {"name": name, "value": value, "bind": bind}

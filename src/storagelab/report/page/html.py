@@ -1,11 +1,11 @@
-"""A document as one self-contained HTML page: reading it needs no network, no server, and no script.
+"""Makes a document into one self-contained HTML page. Reading it needs no network, no server, and no script.
 
-Charts are drawn here as SVG, not by the browser, so they also appear on paper and without scripts. The scripts of a
-report add tooltips, filters and the raw data. The page carries these data compressed, unless they would make it too
-large to open or to send. The page's content policy forbids every request.
+This module draws the charts as SVG, so they also appear on paper and without scripts. The scripts of a report add
+tooltips, filters and the raw data. The page contains the raw data in compressed form, unless they would make the page
+too large to open or to send. The page's content policy forbids every request.
 
 The templates escape all text and remove any password that a message quotes. Only the style, the scripts and the
-drawings are not escaped, because storagelab itself makes them.
+drawings are not escaped, because they come from storagelab itself.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from storagelab.report.words.secrets import masked
 from storagelab.words import numbers
 
 GLOSSARY: Mapping[str, str] = tomllib.loads(resources.files(__package__).joinpath("glossary.toml").read_text("utf-8"))
-"""Term -> its meaning."""
+"""Maps each term to its meaning."""
 _GZIP_LEVEL = 5
-"""The gzip level: level 6 takes half as long again and saves 1.5 %."""
+"""The gzip level. Level 6 would take 1.5 times as long and save 1.5 %."""
 _AS_GZIP = 31
 """zlib's code for the largest window and a gzip header."""
 _COMMENT = re.compile(r"^ +(?://.*\n)?|^//.*\n", re.MULTILINE)
@@ -53,21 +53,25 @@ _NEEDLESS = re.compile(
     r'|(?<=fill="#\w{6}") stroke-width="2"'
 )
 _FINE = re.compile(r' (?:d|transform|[xy]2)="[^"]*"')
-"""Parts of a drawing that a page doesn't need: the figure around it has a role, a name and a font, and is hidden from
-screen readers. With the hundredths of pixels, they are a quarter of a drawing. Vega-Lite has no setting for them."""
+"""Attributes that may have more decimals than a page needs. `_NEEDLESS` matches parts that a page doesn't need: the
+element around a drawing already has its role, name and font. Both together are a quarter of a drawing, and Vega-Lite
+has no setting to leave them out.
+"""
 LARGEST_PAGE = 1_200_000
-"""The largest page, in characters, that carries its raw data by default."""
+"""The largest page, in characters, that contains its raw data by default."""
 MAX_TABLE_ROWS = 400
 """The most rows of a chart's table."""
 _LEFT_OUT_ON_PAPER, _MOST_ON_PAPER = (3, 4, 5, 9), 7
-"""The ranks of columns that paper omits from wide tables: rates beside times, scatter of runs, states of drives."""
+"""From tables with more than this many columns, paper omits the columns with these ranks. They have rates beside times,
+the scatter of runs, and states of drives.
+"""
 _LONG_WORD = 24
-"""Words with more letters may be broken on paper, as a table could otherwise be too wide."""
+"""Words with more letters may be broken on paper, because a table could otherwise be too wide."""
 
 
 @dataclass(frozen=True)
 class Drawings:
-    """A part of a page: a chart that was already drawn, in its widths, and its label for screen readers."""
+    """A part of a page: a chart drawn in several widths, and its label for screen readers."""
 
     svgs: Sequence[Markup]
     label: str
@@ -85,30 +89,30 @@ def page(
     so_far: tuple[str, int] | None = None,
     limit: float | None = None,
 ) -> str:
-    """The page of a report as text, to be written in UTF-8.
+    """Returns the page of a report as text, to be written in UTF-8. The same input gives the same page.
 
-    `exported` is what `storagelab export --format json` returns, in pieces; it is made here if missing. The page offers
-    it as a download, byte for byte, if the page stays below `LARGEST_PAGE` with it or if `embed_data` asks for it.
-    Otherwise, the data are made only until they are too large. `embed_data` needs `runs` that were read completely.
-    `manifest` holds facts of the campaign that no run contains, such as the version that made the report. `so_far`: the
-    progress of an unfinished campaign, and after how many seconds the page reloads itself (0 for never). `limit`: the
-    reader's limit. The same input gives the same page.
+    `exported`: the pieces of what `storagelab export --format json` prints; made here if None. The page offers the
+    export as a download, byte for byte, if the page with it is smaller than `LARGEST_PAGE`, or if `embed_data`. If
+    the export is too large, no more pieces are made. With `embed_data`, `runs` must have been read completely.
+    `manifest`: facts on the campaign that are in no run, such as the version that made the report. `so_far`: the
+    progress of an unfinished campaign, and after how many seconds the page reloads itself (0 means never). `limit`:
+    the reader's limit, in seconds or as a rate.
     """
     of = document(experiment, plan, runs, findings, manifest, limit=limit)
-    of = of if so_far is None else replace(of, next="")  # the missing runs are being made
+    of = of if so_far is None else replace(of, next="")  # because the missing runs are already being made
     if so_far is None and findings.runs_stored < findings.runs_planned:
         so_far = "Not finished.", 0
     shows = f"This page shows {findings.runs_stored} of {findings.runs_planned} runs."
     drawn = {part.drawn.name: part.drawn for one in of.sections for part in one.parts if isinstance(part, Picture)}
     found = cells_table(findings)
     known = _record(plan, runs, findings, found)
-    # The script has the names of cells, so marks need not repeat them: they would be a tenth of a large page.
+    # The script has the names of cells, so the marks have only ids. With names, a large page would be 10 % larger.
     shown = {name: one.with_ids if known else one for name, one in drawn.items()}
     wide, narrow = _framed(shown)
     whole = _framed({name: all_rows for name, one in shown.items() if (all_rows := one.whole)})
     drawer = runtime() if known else None
     names = ("page.js", "folds.js", *(("explore-series.js", "explore.js") if drawer else ()))
-    # Comments and indents in scripts are for developers.
+    # The page has the scripts without comments and indents, which are only for developers.
     scripts = [Markup(_COMMENT.sub("", asset(name))) for name in names]  # noqa: S704 - our own
     glossary = Table([Heading("term", "text"), Heading("meaning", "prose")], list(GLOSSARY.items()), "The terms")
     sections = [*of.sections, Section("glossary", "Glossary", [glossary], numbers.plural(len(GLOSSARY), "term"))]
@@ -150,11 +154,11 @@ def page(
 
 
 _HEAD = 20_000
-"""The most characters of a page apart from its sections, style and scripts."""
+"""An upper bound for the characters of a page other than its sections, style and scripts."""
 
 
 def page_of(of: Document) -> str:
-    """A short report, or only the answer, as a page without a script."""
+    """Returns a page without a script, for a short report or for the answer alone."""
     return _rendered(
         of=of, sections=of.sections, so_far=None, scripts=[], script_hashes=[],
         body=Markup("\n").join(map(_pieces(scripts=()).section, of.sections)),
@@ -163,7 +167,7 @@ def page_of(of: Document) -> str:
 
 
 def _pieces(**given: object) -> Any:
-    """The macros of parts."""
+    """Returns the template's macros, one for each kind of part."""
     return templates().get_template("pieces.html").make_module(given)
 
 
@@ -172,14 +176,14 @@ def _rendered(**given: object) -> str:
 
 
 def _words(fold: Fold) -> list[str]:
-    """The entry of a cell's fold in the page's list: anchor, title, figure, and the verdict's kind and text."""
+    """Returns a cell's entry in the page's list: anchor, title, figure, and the verdict's kind and text."""
     mark = fold.mark or Mark("", "")
     return [fold.anchor, *map(masked, (fold.title, fold.holds, mark.kind, mark.text))]
 
 
 def _record(plan: Plan, runs: Sequence[Run], findings: Findings, found: CellsTable) -> Json | None:
-    """The data with which the script sorts and filters the table of cells and compares any two cells; None for a single
-    cell.
+    """Returns the data with which the script sorts and filters the table of cells, and compares two cells. None if
+    there is only one cell.
     """
     if len(found.cells) < 2 or not findings.factors:
         return None
@@ -192,20 +196,22 @@ def _sha256(script: str) -> str:
 
 
 def _framed(drawn: Mapping[str, Drawn]) -> list[dict[str, Markup]]:
-    """The drawings of each chart, in wide and in narrow form."""
+    """Returns the drawings by the names of charts: first the wide drawings, then the narrow ones."""
     specs = {name: one.specs() for name, one in drawn.items()}
     return [{name: framed(form, of[form]) for name, of in specs.items()} for form in FORMS]
 
 
 def framed(form: str, spec: Spec) -> Markup:
-    """A chart as a page embeds it: without title and background, which the page has, and without needless parts."""
+    """Draws a chart for a page. The drawing has no title and no background, because the page has them. Parts and digits
+    that a page doesn't need are removed.
+    """
     svg = to_svg({key: value for key, value in spec.items() if key != "title"} | {"background": None})
     short = _FINE.sub(lambda found: re.sub(r"(?:\.0|(\.\d))\d*", r"\1", found[0]), _NEEDLESS.sub("", svg))
     return Markup(f'<div class="{form}" aria-hidden="true">{short}</div>')  # noqa: S704 - drawn by us
 
 
 class _Carried(NamedTuple):
-    """Raw data as a page carries them: compressed and encoded as letters."""
+    """Raw data in the form that a page contains: compressed and encoded as letters. The sizes are texts with units."""
 
     letters: str
     size: str
@@ -213,7 +219,7 @@ class _Carried(NamedTuple):
 
 
 def _packed(pieces: Iterable[str], most: float) -> _Carried | None:
-    """None if the data take more than `most` letters; no more pieces are made once this is certain."""
+    """Compresses the data. None if they take more than `most` letters; then no more pieces are made."""
     if most <= 0:
         return None
     packer = zlib.compressobj(_GZIP_LEVEL, wbits=_AS_GZIP)
@@ -248,8 +254,8 @@ def templates() -> Environment:
 
 
 def _columns(of: Table) -> list[Markup]:
-    """The class of each column: its alignment, whether it has long words, and whether a table of many columns omits it
-    on paper.
+    """Returns the class attribute of each column: its alignment, whether it has long words, and whether paper omits it
+    from a table with many columns.
     """
     found = []
     for place, heading in enumerate(of.headings):
@@ -263,7 +269,7 @@ def _columns(of: Table) -> list[Markup]:
 
 
 def _numbers_of(drawn: Drawn) -> Table:
-    """The data of a chart as a table."""
+    """Returns the data of a chart as a folded table."""
     table = drawn.table
     caption = f"{drawn.title} ({drawn.where}): what the chart shows"
     if len(table.rows) > MAX_TABLE_ROWS:
@@ -272,7 +278,7 @@ def _numbers_of(drawn: Drawn) -> Table:
 
 
 def _unsecret(value: object) -> object:
-    """Template output without the passwords that a message may quote."""
+    """Removes passwords from a value that a template is about to write. Markup is unchanged."""
     return masked(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 

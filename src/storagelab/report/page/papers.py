@@ -1,4 +1,4 @@
-"""The page of a capture, with a chart and without a script."""
+"""Makes the page of a capture. It has a chart but no script."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from storagelab.report.words.captured import capture_paper, shown_as
 from storagelab.words import numbers
 
 MOST_POINTS = 120
-"""The most points of a line: in longer captures, a point is the mean of several intervals."""
+"""The most points of a line. In longer captures, each point is the mean of several intervals."""
 MOST_OBJECTS = 7
 _OTHERS = "all others"
 _VERBS = {"read": "reads", "write": "writes"}
 
 
 def capture_page(capture: Capture, name: str) -> str:
-    """The page as text. It has no script and needs no network."""
+    """Returns the page as text. The page has no script and needs no network."""
     of, rows = capture_paper(capture, name), over_time(capture)
     if not rows:
         return page_of(of)
@@ -35,7 +35,9 @@ def capture_page(capture: Capture, name: str) -> str:
 
 
 def over_time(capture: Capture) -> list[Row]:
-    """Bytes per second of each object, for each volume and direction."""
+    """Returns the rows of the chart: `mb_per_s` (MiB/s) of each object (`line`) over time, for each volume and
+    direction (`panel`).
+    """
     manifest = capture.manifest
     intervals = max(1, round(manifest.seconds / manifest.interval_seconds))
     step_s = manifest.interval_seconds * -(-intervals // MOST_POINTS)
@@ -62,7 +64,7 @@ def over_time(capture: Capture) -> list[Row]:
 
 
 def _areas(rows: Sequence[Row], sheet: Sheet, changes: Sequence[float]) -> Spec:
-    """Stacked areas, with a dashed line where something changed."""
+    """Returns a chart of stacked areas, with a dashed line at each of the `changes` (in seconds from the start)."""
     data = Figure(rows, lines=in_order(str(row["line"]) for row in rows))
     encoding: Spec = told_apart(data, sheet.form, {"title": None}) | {
         "x": figure("second", "seconds from the start", axis={"grid": False}),
@@ -75,7 +77,7 @@ def _areas(rows: Sequence[Row], sheet: Sheet, changes: Sequence[float]) -> Spec:
 
 
 def _label(rows: Sequence[Row]) -> str:
-    """The chart's label for screen readers."""
+    """Returns the chart's label for screen readers."""
     total: dict[str, float] = defaultdict(float)
     for row in rows:
         total[f"{row['line']}, {row['panel']}"] += float(row["mb_per_s"] or 0)

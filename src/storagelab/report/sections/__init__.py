@@ -1,1 +1,1 @@
-"""The sections of a report: findings and runs -> parts of a document. Pure."""
+"""Makes the sections of a report from findings and runs. Pure."""

@@ -1,4 +1,4 @@
-"""Every cell in a table, in the order of the ladder."""
+"""Makes the table of all cells, in the order of the ladder."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from storagelab.words.names import DATA_FILES, is_number, value_text
 MAX_ROWS = 1_000
 MAX_DRIVES = 2
 RATIO = "time / fastest (joint 95 % CI)"
-"""The heading of the column of comparisons."""
+"""The heading of the column that compares each cell with the fastest."""
 _BESIDE: Mapping[str, str] = {
     "bytes_per_s": "MB/s", **{f"latency_{name}_s": f"{name} ms" for name in FIGURES},
     "sync_latency_p50_s": "sync p50 ms", "sync_latency_p99_s": "sync p99 ms", "late_p50_s": "late p50 ms",
     "late_p99_s": "late p99 ms", "late_longest_s": "latest ms",
 }  # fmt: skip
-"""Maps a quantity of raw I/O, or of operations that were timed singly, to its heading."""
+"""Maps a quantity of raw I/O, or of single timed operations, to the heading of its column."""
 Key = float | str | None
-"""The sort key of a row in a column; None sorts last."""
+"""A row's sort key in a column. A row with None comes last."""
 Entry = tuple[Key, Content]
 _Value = TypeVar("_Value", float, str)
 _UNKNOWN: Entry = (None, "")
@@ -39,7 +39,9 @@ _UNKNOWN: Entry = (None, "")
 
 @dataclass(frozen=True)
 class Column:
-    """A column: for each cell, its sort key and its content. `rank`: a narrow terminal drops the highest rank first."""
+    """A column of the table. `of` returns a cell's sort key and content. A narrow terminal drops the columns with the
+    highest `rank` first.
+    """
 
     heading: Heading
     of: Callable[[CellSummary], Entry]
@@ -48,7 +50,7 @@ class Column:
 
 @dataclass(frozen=True)
 class CellsTable:
-    """Every cell, with the sort keys of its columns for the page's script."""
+    """The cells, their table, and `keys`: each cell's sort key in each column, for the page's script."""
 
     cells: Sequence[CellSummary]
     table: Table
@@ -56,7 +58,7 @@ class CellsTable:
 
 
 def cells_table(findings: Findings) -> CellsTable:
-    """A row for each cell: its levels, its mean and interval, its verdict, and related figures."""
+    """Returns a table with a row for each cell: its levels, mean, interval and verdict, and related figures."""
     cells = ladder.in_order(findings, findings.cells)[:MAX_ROWS]
     columns = list(_columns(findings, cells))
     if len(cells) == 1:
@@ -86,7 +88,7 @@ def _columns(findings: Findings, cells: Sequence[CellSummary]) -> Iterator[Colum
     linked = {cell.cell_id for cell in cells_with_parts(findings)}
 
     def identity(cell_id: str) -> Content:
-        """The cell's id, which verbs take as an argument; it links to the cell's own fold, if there is one."""
+        """Returns the cell's id, as a link to the cell's fold if there is one."""
         return Link(cell_id, cell_anchor(cell_id)) if cell_id in linked else cell_id
 
     def verdict(cell: CellSummary) -> Entry:
@@ -110,7 +112,7 @@ def _columns(findings: Findings, cells: Sequence[CellSummary]) -> Iterator[Colum
         yield Column(Heading("capacity", meaning="of the data's volumes"), partial(_of, sizes, numbers.capacity), 8)
     yield from _columns_beside(findings, cells)
     for one in findings.cautions:
-        if isinstance(one, Refused):  # the fraction of transactions that were refused or retried
+        if isinstance(one, Refused):  # its shares are the fractions of transactions that were refused or retried
             yield Column(Heading("refused"), partial(_of, one.shares, numbers.percent))
     if not (compared.set_time(findings) or raw_io):
         yield from _run_columns(findings)
@@ -123,7 +125,7 @@ def _of(values: Mapping[str, float], show: Callable[[float], str], cell: CellSum
 
 
 def _factor_columns(findings: Findings) -> Iterator[Column]:
-    """A column for each factor, data files first."""
+    """Yields a column for each factor; the number of data files comes first."""
     names = Names(findings)
     for factor in sorted(findings.factors, key=lambda factor: factor.name != DATA_FILES):
         numeric = all(is_number(level.value) for level in factor.levels)
@@ -140,7 +142,9 @@ def _level(factor: Factor, order: Mapping[str, int], cell: CellSummary) -> Entry
 
 
 def _figure_columns(findings: Findings, cells: Sequence[CellSummary]) -> Iterator[Column]:
-    """The mean by which cells are compared, its interval, and a drawing of both on one scale for all cells."""
+    """Yields columns with the mean by which cells are compared, its interval, and a drawing of both. The drawings of
+    all cells have one scale.
+    """
     known = _known(findings, cells)
     rate = compared.by_rate(findings)
     unit, times = compared.unit(findings), compared.times(findings)
@@ -192,7 +196,7 @@ def _top_wait(cell: CellSummary) -> Entry:
 
 
 def _run_columns(findings: Findings) -> Iterator[Column]:
-    """The rate, and the scatter of the runs about the mean."""
+    """Yields columns with the rate, the median time, and the scatter of the runs."""
     if not compared.by_rate(findings):
         rates = {cell.cell_id: cell.work_per_s.mean.value for cell in findings.cells if cell.work_per_s}
         yield Column(Heading(compared.rate_unit(findings)), partial(_of, rates, numbers.significant), rank=3)
@@ -207,12 +211,12 @@ def _run_columns(findings: Findings) -> Iterator[Column]:
 
 
 def _columns_beside(findings: Findings, cells: Sequence[CellSummary]) -> Iterator[Column]:
-    """A column for each figure of raw I/O and of latency that a cell has, and one for the final checkpoint. The judged
-    figure is left out: it has its own column.
+    """Yields a column for each figure of raw I/O and of latency that any cell has, and one for the final checkpoint.
+    The compared figure is left out, because it already has a column.
     """
     known = {cell.cell_id: _beside(cell) for cell in cells}
     by = latency_of(findings.compared)
-    meaning = "the mean of the runs' own, as what is judged" if by else ""
+    meaning = "the mean over the runs, as for the compared figure" if by else ""
     for name, heading in _BESIDE.items():
         times = 1e-6 if name == "bytes_per_s" else 1e3
         figures = {cell_id: times * figures[name] for cell_id, figures in known.items() if name in figures}
@@ -221,7 +225,7 @@ def _columns_beside(findings: Findings, cells: Sequence[CellSummary]) -> Iterato
             yield Column(Heading(heading, meaning=meaning), partial(_of, figures, numbers.significant), rank)
     after = {cell.cell_id: cell.checkpoint_s.mean.value for cell in cells if cell.checkpoint_s is not None}
     if after:
-        meaning = "the final checkpoint, which writes what the load left in memory; no part of the run's time"
+        meaning = "the final checkpoint, which writes what the load left in memory; not in the run's time"
         yield Column(Heading("checkpoint, s", meaning=meaning), partial(_of, after, numbers.significant), rank=8)
 
 
@@ -241,7 +245,9 @@ def _drive_columns(findings: Findings) -> Iterator[Column]:
 
 
 def drives(findings: Findings) -> list[str]:
-    """The names of the drives with a known state; if there are many, of those whose states differ most."""
+    """Returns the names of the drives with a known state. If there are many, only the drives whose write amplification
+    differs most between cells are included.
+    """
 
     def spread(drive: str) -> float:
         states = (state_of(cell, drive, "write_amplification") for cell in findings.cells)

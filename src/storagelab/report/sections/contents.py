@@ -1,4 +1,4 @@
-"""A report as one document: its opening, and its sections in reading order. Pure."""
+"""Makes a report as one document: its opening, and its sections in reading order. Pure."""
 
 from __future__ import annotations
 
@@ -45,19 +45,21 @@ MAX_EFFECT_ROWS = 200
 _NO_WAITS = "The connections waited for nothing."
 _MOST_LINKS = 12
 _LINES, _LONG_ROWS = 15, 5
-"""The lines of all ladders, and the rows that fit on a sheet of paper in one ladder of long names."""
+"""What fits on a sheet of paper: the lines of all ladders together, or the rows of one ladder with long names."""
 
 
 def opened(findings: Findings, *, limit: float | None = None, most: int = MOST) -> Document:
-    """Only the answer: ladders (with `most` rows in all), reasons, doubts, and the next step. `limit`: the reader's
-    limit, in seconds or as a rate.
+    """Returns only the answer: ladders (with about `most` rows in all), reasons, doubts, and the next step. `limit` is
+    the reader's limit, in seconds or as a rate.
     """
     found = answer(findings)
     return replace(opening(findings, found), ladders=ladders(findings, found, limit=limit, most=most))
 
 
 def brief(findings: Findings, runs: Sequence[Run], *, limit: float | None = None) -> Document:
-    """The answer for decision-makers, on one sheet: of many loads, a few, including the first one of each choice."""
+    """Returns the answer for decision-makers, on one sheet. If there are many loads, only some have a ladder. The first
+    load of each choice comes first.
+    """
     found, is_long = answer(findings), any(len(cell.text) > LONGEST for cell in findings.cells)
     of = opened(findings, limit=limit, most=_LONG_ROWS if is_long else MOST)
     first = {choice.meant[0] for choice in found.choices[:CHOICES]}
@@ -74,7 +76,9 @@ def document(
     experiment: Experiment, plan: Plan, runs: Sequence[Run], findings: Findings,
     extra: Mapping[str, object] | None = None, *, limit: float | None = None,
 ) -> Document:  # fmt: skip
-    """The whole report. `extra` are facts of the campaign that no run carries, such as the version that made it."""
+    """Returns the whole report. `extra` has facts on the campaign that are in no run, such as the version of
+    storagelab that made the report.
+    """
     drawn = page_charts(findings, runs)
     charts: dict[str, list[Picture]] = {}
     for one in drawn.values():
@@ -102,7 +106,7 @@ def document(
             "waits",
             "Where the sessions’ time goes",
             [] if raw_io else charts.get("waits") or [no_waits_anywhere_sentence(findings) or _NO_WAITS],
-            "the waits of the cells in one chart, and step by step from the fastest to a slow one",
+            "the waits of all cells in one chart, and the steps from the fastest cell to a slow one",
         ),
         Section(
             "cells",
@@ -123,11 +127,11 @@ def document(
 
 
 def _not_drawn(findings: Findings) -> Iterator[str]:
-    """Why a race shows no effect of some factors."""
+    """Says why a race shows no effect of some factors."""
     seen = {one.factor for one in (*findings.effects, *findings.speed_ups) if one.distinguishable}
     left = [factor_text(one.name) for one in findings.factors if len(one.levels) > 1 and one.name not in seen]
     if left and RaceSummary.of(findings):
-        yield f"The rounds in which all ran tell no effect of {listed_and(left)}; the ladder may tell more."
+        yield f"The rounds in which all ran show no effect of {listed_and(left)}; the ladder may show more."
 
 
 def _drawn_factors(findings: Findings) -> str:
@@ -141,13 +145,13 @@ def _titles(pictures: Sequence[Picture]) -> str:
 
 
 def _cautions(findings: Findings, told: Sequence[tuple[Sequence[Caution], str]]) -> list[Part]:
-    """Cautions about the measurement, the most serious first, with links to the runs that they are about."""
+    """Returns the list of cautions, the most serious first, with links to the runs that they are about."""
     listed = [Sentence(text, of[0].severity, _links(findings, of)) for of, text in told]
     return [Listed(listed)] if listed else ["Nothing in these runs gave cause for doubt."]
 
 
 def _links(findings: Findings, cautions: Sequence[Caution]) -> list[Link]:
-    """Links to the time series of the odd runs, those that deviate most first."""
+    """Returns links to the time series of the odd runs. The runs that deviate most come first."""
     odd = sorted((one for one in cautions if isinstance(one, OddRun)), key=lambda one: -abs(one.deviation_sd))
     runs = [run for one in odd for run in one.runs_meant(findings)]
     left = [Link(f"and {len(runs) - _MOST_LINKS} more", "over-time")] * (len(runs) > _MOST_LINKS)
@@ -158,7 +162,7 @@ def _links(findings: Findings, cautions: Sequence[Caution]) -> list[Link]:
 
 
 def _best_levels(findings: Findings) -> Iterator[Table]:
-    """Tables of the best level of a factor at each level of another factor."""
+    """Yields tables that show the best level of a factor at each level of another factor."""
     for found in findings.dependences:
         if not found.best or RaceSummary.of(findings):
             continue
@@ -173,7 +177,7 @@ def _best_levels(findings: Findings) -> Iterator[Table]:
 
 
 def _effects_at_levels(findings: Findings) -> Iterator[Table]:
-    drawn = compared.of_choices(findings, findings.effects, at=False)  # an effect that reverses, at each level
+    drawn = compared.of_choices(findings, findings.effects, at=False)  # has effects that reverse at each level
     at = [one for one in compared.of_choices(findings, findings.effects, at=True) if one not in drawn]
     if at:
         rest = f", the first {MAX_EFFECT_ROWS} of {numbers.count(len(at))}" if len(at) > MAX_EFFECT_ROWS else ""

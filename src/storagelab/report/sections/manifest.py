@@ -1,4 +1,4 @@
-"""Where and how the runs were made: facts that all runs share, the ranges of facts that vary, checks, and the spec."""
+"""Describes where and how the runs were made: shared facts, the ranges of facts that vary, checks, and the spec."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ MAX_RUNS_LISTED = 60
 _FACTS = [Heading("fact", "prose"), Heading("value", "prose")]
 _NUMERIC_UNITS = ("_bytes", "_s")
 _CLIENT = "client (storagelab's machine)"
-"""Facts of this machine, which say nothing about a server on another machine."""
+"""The heading of facts on this machine. If the server is on another machine, they say nothing about the server."""
 Facts = dict[tuple[str, ...], Counter[Fact]]
 
 
 def manifest_parts(
     experiment: Experiment, plan: Plan, findings: Findings, runs: Sequence[Run], extra: Mapping[str, object]
 ) -> list[Part]:
-    """The manifest in reading order: campaign, machine, checks, runs that went wrong, the spec. `extra` are facts of
-    the campaign that no run contains.
+    """Returns the manifest in reading order: campaign, machine, checks, failed runs, and the spec. `extra` has facts on
+    the campaign that are in no run.
     """
     return [
         Table(_FACTS, _campaign(experiment, plan, findings, runs, extra), "The campaign"),
@@ -66,19 +66,19 @@ def _campaign(
 
 
 def _watching(runs: Sequence[Run]) -> list[list[str]]:
-    """The cost of sampling waits, if periods with and without sampling alternate in the runs."""
+    """Returns the cost of sampling waits, if periods with and without sampling alternate in the runs; else []."""
     cost = watching_cost(run.measurement for run in runs if run.measurement is not None)
     if cost is None:
         return []
     return [
-        [f"{name} while watched, against while not", numbers.times_estimate(ratio)]
+        [f"{name} with sampling, against without", numbers.times_estimate(ratio)]
         for name, ratio in (("throughput", cost.throughput), ("p99", cost.p99))
         if ratio is not None
     ]
 
 
 def _observer(runs: Sequence[Run]) -> list[list[str]]:
-    """CPU time of the sampler and of its session as a fraction of one core, in the median run."""
+    """Returns the CPU time of the sampler and of its session in the median run, as a fraction of one core."""
     shares = sorted(
         (cost.sampler_cpu_s + (cost.session_cpu_s or 0.0)) / run.measurement.elapsed_s
         for run in runs
@@ -97,10 +97,10 @@ def _observer(runs: Sequence[Run]) -> list[list[str]]:
 
 
 def _environment(runs: Sequence[Run]) -> Iterator[Table]:
-    """A table per part of the environment: host, each volume, server, its settings."""
+    """Yields a table for each part of the environment: the host, each volume, the server, and its settings."""
     facts: Facts = defaultdict(Counter)
     usable = [run.measurement.environment for run in runs if run.measurement is not None]
-    # Thousands of runs share a few servers and volumes, so each of these is flattened once, with a count.
+    # Thousands of runs share a few servers and volumes. So equal parts are counted first, and flattened only once.
     met = Counter((name, json.dumps(part, default=str)) for environment in usable for name, part in environment.items())
     for (name, part), times in met.items():
         for path, value in flat({name: json.loads(part)}):
@@ -126,7 +126,7 @@ def _label(path: Sequence[str]) -> str:
 
 
 def _values(name: str, values: Counter[Fact], runs: int) -> str:
-    """A single value, several values with their counts, or the range of many numbers."""
+    """Writes the values of a fact: a single value, several values with their counts, or the range of many numbers."""
     texts = Counter[str]()
     for value, number in values.items():
         texts[quantity_text(name, value)] += number
@@ -146,8 +146,9 @@ def _values(name: str, values: Counter[Fact], runs: int) -> str:
 
 
 def _checks(runs: Sequence[Run]) -> Table | None:
-    """The requested facts and the read-back facts. Equal checks of several runs share a row; failed checks come
-    first."""
+    """Returns a table of what was requested and what was read back. Equal checks of several runs share a row. Failed
+    checks come first. None if there are no checks.
+    """
     found: Counter[Check] = Counter(
         check for run in runs if run.measurement is not None for check in run.measurement.checks
     )
@@ -184,10 +185,10 @@ def _runs_gone_wrong(runs: Sequence[Run], labels: Labels) -> Table | None:
 
 
 def facts(findings: Findings, runs: Sequence[Run]) -> list[str]:
-    """Short facts on the measurement: the server, the number of CPUs."""
+    """Returns short facts on the measurement, such as the server's version and the number of CPUs."""
     found: list[str] = []
     if burn_in := sum(run.burn_in for run in runs):
-        found.append(f"{numbers.count(burn_in)} burn-in run{'s' * (burn_in != 1)} beside them")
+        found.append(f"{numbers.count(burn_in)} burn-in run{'s' * (burn_in != 1)} in addition")
     environment = next((run.measurement.environment for run in runs if run.measurement is not None), {})
     server, host = environment.get("server"), environment.get("host")
     if isinstance(server, Mapping) and server.get("version"):

@@ -1,4 +1,4 @@
-"""How each cell's time was spent: wait tables of nine columns, the objects waited for, counters; and differences."""
+"""Shows how each cell spent its time: a wait table of nine columns, the objects waited for, and counters."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from storagelab.words.names import cell_entry, in_brackets
 from storagelab.words.numbers import count, quantity_text, seconds_number
 
 MAX_CELLS_SHOWN = 110
-"""The cells of the articles' largest experiment, so that each of them has a wait table."""
+"""The largest number of cells that all have a wait table. The articles' largest experiment has this many cells."""
 CELLS_OF_A_LARGE_EXPERIMENT = 20
 _MARKS: dict[Method, str] = {"counter": "", "sampled": "~ ", "derived": "* "}
 NINE_COLUMNS = (
@@ -44,14 +44,16 @@ _HEADINGS = [
 
 
 def cells_with_parts(findings: Findings) -> list[CellSummary]:
-    """All cells or, if there are very many, the most interesting cells."""
+    """Returns all cells or, if there are very many, only the notable ones."""
     if len(findings.cells) <= MAX_CELLS_SHOWN:
         return list(findings.cells)
     return arrange.notable_cells(findings, CELLS_OF_A_LARGE_EXPERIMENT)
 
 
 def cell_folds(findings: Findings, runs: Sequence[Run], colours: Mapping[str, str]) -> list[Part]:
-    """A fold for each cell; those to look at first are open. `colours`: the chart's colours of wait types."""
+    """Returns a fold for each cell. The cells to look at first are open. `colours` maps wait types to their colours in
+    the chart.
+    """
     by_cell: dict[str, list[Run]] = defaultdict(list)
     for run in runs:
         by_cell[run.cell_id].append(run)
@@ -84,7 +86,9 @@ def _fold(
 def wait_parts(
     findings: Findings, cell: CellSummary, *, uncut: bool, colours: Mapping[str, str] | None = None
 ) -> list[Part]:
-    """The nine columns of a cell's mean run (all waits, or the top 95 %), and notes on them."""
+    """Returns the wait table of a cell's mean run, and notes on it. The table has all waits if `uncut`, else the top
+    95 %.
+    """
     rows = waits_of(cell, uncut)
     notes = [*waiting.audit_sentences(cell), *waiting.wait_footnotes(rows)]
     if not rows:
@@ -96,13 +100,13 @@ def wait_parts(
 
 
 def waits_of(cell: CellSummary, uncut: bool) -> tuple[TableRow, ...]:
-    """The nine columns of the mean run: all waits, or those of the top 95 % without the benign ones."""
+    """Returns the rows of a cell's wait table: all waits if `uncut`, else the top 95 % without benign waits."""
     return wait_table(cell.waits, share=1.0) if uncut else wait_table(cell.waits, benign=BENIGN_WAITS)
 
 
 def wait_columns(rows: Sequence[TableRow], colours: Mapping[str, str]) -> Table:
-    """The nine columns under their exact names, the source of each row's figures, and SQL Server's names if there are
-    any. Unknown figures stay empty and never show as 0.
+    """Returns a wait table: the nine columns under their exact names, the method that gave each row's figures, and SQL
+    Server's names if there are any. Unknown figures are empty, never 0.
     """
     second = 2 if max((row.wait_s for row in rows), default=0.0) >= 1 else 4
     average = 4 if max((row.avg_wait_s or 0.0 for row in rows), default=0.0) >= 0.01 else 6
@@ -125,17 +129,19 @@ def wait_columns(rows: Sequence[TableRow], colours: Mapping[str, str]) -> Table:
 
 
 def run_anchor(cell_id: str, repetition: int) -> str:
-    """The target of a link to a run's series, which the page's script then shows."""
+    """Returns the target of a link to a run. If a reader follows it, the page's script shows the run's series."""
     return f"run-{cell_id}-{repetition}"
 
 
 def cell_anchor(cell_id: str) -> str:
-    """The id of a cell's section. storagelab makes cell ids, but a stored one may contain anything."""
+    """Returns the id of a cell's section on a page. A stored cell id may contain anything, so characters other than
+    letters and digits are replaced.
+    """
     return "cell-" + "".join(char if char.isalnum() and char.isascii() else "-" for char in cell_id)
 
 
 def _no_split_reasons(runs: Sequence[Run]) -> list[str]:
-    """Why Resource and Signal are empty, as the target states it."""
+    """Returns the targets' reasons why Resource and Signal are empty."""
     reasons = {
         run.measurement.waits.no_split_reason: None
         for run in runs
@@ -145,7 +151,7 @@ def _no_split_reasons(runs: Sequence[Run]) -> list[str]:
 
 
 def mean_counters(runs: Sequence[Run]) -> dict[tuple[str, str], float]:
-    """Maps (group, name) to the mean of a counter over the runs that have it, except counters that are always 0."""
+    """Maps (group, name) to the mean of a counter over the runs that have it, without counters that are always 0."""
     values: dict[tuple[str, str], list[float]] = defaultdict(list)
     for run in runs:
         for group, counters in run.measurement.counters.items() if run.measurement is not None else ():
@@ -171,13 +177,13 @@ _NAMES = [Heading("waiting for", "prose"), Heading("WaitType", "text")]
 
 
 def crowds(runs: Sequence[Run]) -> tuple[str, Table | None]:
-    """A sentence on the longest queue for one object in a sample, and a table of objects by kind."""
+    """Returns a sentence on the longest queue for one object in a sample, and a table of waits by kind of object."""
     counted = [run.measurement for run in runs if run.usable and not run.burn_in and run.measurement is not None]
     counted = [one for one in counted if one.crowds]
     kinds = _seen(runs)
     if counted:
         return waiting.crowd_sentence(_most_crowded(kinds)) if kinds else "", _counted_table(counted)
-    # A simulated run keeps only the longest of its sampled queues, so their sum means nothing.
+    # A simulated run keeps only the longest of its sampled queues, so a sum of them would be meaningless.
     if not kinds or any(run.measurement is not None and run.measurement.provenance == "simulated" for run in runs):
         return "", None
     moments = len({moment for kind in kinds.values() for moment in kind.sessions})
@@ -188,7 +194,9 @@ def crowds(runs: Sequence[Run]) -> tuple[str, Table | None]:
 
 
 def _counted_table(runs: Sequence[Measurement]) -> Table:
-    """Means over the time of all runs: percentages are of connections x elapsed, as in the cell's wait table."""
+    """Returns a table of means over the time of all runs. Shares of session time are fractions of connections x
+    elapsed, as in the cell's wait table.
+    """
     together: dict[_Key, list[tuple[Measurement, CountedCrowd]]] = defaultdict(list)
     for run in runs:
         for crowd in run.crowds:
@@ -207,8 +215,8 @@ def _counted_table(runs: Sequence[Measurement]) -> Table:
         *_NAMES,
         Heading("sessions, mean", meaning="over the whole run"),
         Heading("most at once", meaning="for all objects of the kind together"),
-        Heading("share of session time", meaning="sessions, mean / connections: as in the chart of waits"),
-        Heading("share of the run", meaning="the time in which at least one session waited so"),
+        Heading("share of session time", meaning="mean sessions / connections, as in the chart of waits"),
+        Heading("share of the run", meaning="the time with at least one such waiting session"),
     ]
     caption = f"Who waited for what: all sessions, counted at every wait of {numbers.plural(len(runs), 'run')}"
     return Table(headings, [row for _, row in rows[:MAX_KINDS]], f"{caption}{_rest(len(rows))}")
@@ -219,11 +227,13 @@ def _counted_table(runs: Sequence[Measurement]) -> Table:
 
 @dataclass
 class _Kind:
-    """Waits of one type for one kind of object, over all runs of a cell."""
+    """The waits of one type for one kind of object, over all runs of a cell."""
 
     tasks: list[WaitingTask] = field(default_factory=list)
     sessions: Counter[tuple[int, float]] = field(default_factory=Counter)
-    """The sort key of a sample: number of the run, seconds since its start."""
+    """Counts the waiting sessions of each sample. A sample's key is the number of its run and its seconds since the
+    run's start.
+    """
 
 
 def _seen(runs: Sequence[Run]) -> dict[_Key, _Kind]:
@@ -237,7 +247,7 @@ def _seen(runs: Sequence[Run]) -> dict[_Key, _Kind]:
 
 
 def _most_crowded(kinds: dict[_Key, _Kind]) -> WaitingTask:
-    """The largest number of sessions seen waiting for one object."""
+    """Returns the sample with the most sessions that wait for one object. Of equal samples, the earliest counts."""
     return max((task for kind in kinds.values() for task in kind.tasks), key=lambda one: (one.sessions, -one.at_s))
 
 
@@ -252,8 +262,8 @@ def _seen_table(kinds: dict[_Key, _Kind], moments: int, runs: int) -> Table:
 
 
 def _figures(kind: _Kind, moments: int) -> list[str]:
-    """How often, and by how many sessions, the kind was waited for. In each sample, the sessions that wait for any
-    object of the kind count.
+    """Returns the cells of a row: how often, and by how many sessions, a kind of object was waited for. In each sample,
+    the sessions that wait for any object of the kind are added up.
     """
     holders = [task.held_by for task in kind.tasks if task.held_by]
     holder = max(set(holders), key=lambda text: (holders.count(text), text)) if holders else ""

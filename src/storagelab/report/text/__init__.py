@@ -1,1 +1,1 @@
-"""Reports as text: on a terminal, and as Markdown."""
+"""Writes reports as text, for a terminal and as Markdown."""

@@ -1,4 +1,4 @@
-"""What `plan`, `waits` and `doctor` print for programs: JSON with a version.
+"""Makes the JSON that `plan`, `waits` and `doctor` print for programs. It contains the version of its schema.
 
 Fields may be added, but none is renamed or removed. `run` and `gather` print the export, which has its own schema.
 """
@@ -20,7 +20,7 @@ SCHEMA = 1
 
 
 def plan_json(experiment: Experiment, plan: Plan, facts: PlanFacts, lacks: Sequence[Placed] = ()) -> str:
-    """What `run` would do, with every run in order."""
+    """Returns what `run` would do, with every run in order. `lacks`: the problems because of which it could not run."""
     return _text(
         {
             "experiment": experiment.name,
@@ -43,7 +43,7 @@ def plan_json(experiment: Experiment, plan: Plan, facts: PlanFacts, lacks: Seque
 
 
 def waits_json(findings: Findings, cell_ids: Sequence[str], *, uncut: bool) -> str:
-    """The wait tables of these cells."""
+    """Returns the wait tables of these cells: all waits if `uncut`, else those that a report shows."""
     known = {cell.cell_id: cell for cell in findings.cells}
     cells = [
         {
@@ -57,7 +57,7 @@ def waits_json(findings: Findings, cell_ids: Sequence[str], *, uncut: bool) -> s
 
 
 def doctor_json(name: str, found: Iterable[Ability | Promise]) -> str:
-    """The abilities of this machine, or the promises that storagelab keeps on a server."""
+    """Returns the abilities of this machine or the promises of a server, under the field `name`."""
     return _text({name: [one.model_dump(mode="json") for one in found]})
 
 

@@ -1,7 +1,7 @@
-"""Text tables that fit a width: the least important columns are dropped before others wrap; numbers keep their units.
+"""Prints text tables that fit a width. The least important columns are dropped before others wrap.
 
-Rich's own tables shorten what does not fit, separate numbers from their units and end lines with spaces, so only its
-styles are used here.
+Rich's own tables would shorten texts, separate numbers from their units, and end lines with spaces. So this module uses
+only the styles of Rich.
 """
 
 from __future__ import annotations
@@ -21,22 +21,23 @@ from storagelab.words.numbers import keep_together
 GAP = 2
 _INDENT_BELOW = 4
 _NARROWEST_WRAPPED = 16
-"""The least width of a wrapping column: before it gets less, other columns are dropped."""
+"""The least width of a wrapping column. Other columns are dropped before it becomes narrower."""
 _NARROWEST = 8
 _LONGEST_WORD = 40
-"""A word with more letters than this may be split."""
+"""Only words with more letters than this may be split."""
 _BREAK = "\u00a0"
 _NUMBER = re.compile(r"[\d.,]+ ?\w{0,3}")
 """A number, with or without its unit."""
 _LONG_LEVEL = 16
 _WORDS = 32
-"""The most characters of a line that the names of levels take before other columns are dropped."""
+"""The most characters of a line that columns of levels may take before they become narrower or share one column."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """One column. `rank`: columns are dropped from the highest rank down, and rank 0 is never dropped. `wraps`: its
-    text may wrap; other columns are dropped before it gets fewer than `least` characters.
+    """One column. `rank`: the column with the highest rank is dropped first; a column of rank 0 is never dropped.
+    `wraps`: the column's text may wrap. `least`: other columns are dropped before a wrapping column gets fewer
+    characters.
     """
 
     heading: str
@@ -53,7 +54,7 @@ class Column:
 
 
 def fitting(columns: Sequence[Column], width: int) -> list[Column]:
-    """The columns that fit into `width`. The least important ones are dropped; rank 0 always stays."""
+    """Returns the columns that fit into `width`. Columns with the highest ranks are dropped; rank 0 always stays."""
     kept = list(columns)
     while _width(kept) > width and any(column.rank for column in kept):
         kept.remove(max(kept, key=lambda column: column.rank))
@@ -76,8 +77,8 @@ def print_table(
     below: Sequence[str] = (),
     headed: bool = True,
 ) -> None:
-    """Print the columns that fit on the console, under their headings if they are `headed`; `rows_styled` gives a
-    style per row, and `below` a paragraph to print below each row.
+    """Print the columns that fit on the console. `headed`: print their headings. `rows_styled`: a style for each row.
+    `below`: a paragraph below each row.
     """
     kept = fitting(columns, console.width - indent)
     widths = _widths(kept, console.width - indent)
@@ -101,7 +102,9 @@ def _print_row(
 
 
 def _widths(columns: Sequence[Column], width: int) -> list[int]:
-    """The columns' natural widths, except that wrapping columns share the remaining width."""
+    """Returns the widths of the columns. A wrapping column gets an equal share of the width that the others leave; any
+    other column has the width of its longest text.
+    """
     fixed = sum(column.width for column in columns if not column.wraps) + GAP * (len(columns) - 1)
     wrapping = [column for column in columns if column.wraps]
     each = max(_NARROWEST, (width - fixed) // max(1, len(wrapping)))
@@ -109,7 +112,7 @@ def _widths(columns: Sequence[Column], width: int) -> list[int]:
 
 
 def _longest_word(column: Column) -> int:
-    """The smallest width that splits no word of an indented line, and keeps a figure on one line with its name."""
+    """Returns the smallest width at which no word is split, and no figure is separated from its name."""
     words = (word for text in column.cells for word in _unbroken(text).split(" "))
     return 1 + min(_LONGEST_WORD, max(map(cell_len, words), default=0))
 
@@ -137,8 +140,8 @@ def _line(texts: Sequence[str], columns: Sequence[Column], widths: Sequence[int]
 
 
 def print_paragraph(console: Console, text: str, *, first: str = "", style: str = "", hanging: int = 0) -> None:
-    """Print a sentence, wrapped to the console's width. `first` stands before the first line; all other lines are
-    indented by its length, or by `hanging`.
+    """Print a text, wrapped to the console's width. The first line begins with `first`. All other lines are indented by
+    the length of `first` or, if it is "", by `hanging`.
     """
     width = max(20, console.width)
     lines = textwrap.wrap(
@@ -150,7 +153,7 @@ def print_paragraph(console: Console, text: str, *, first: str = "", style: str 
 
 
 def emit(console: Console, line: Text) -> None:
-    """Print one line unchanged: rich neither wraps nor colours it further."""
+    """Print one line unchanged. Rich neither wraps it nor adds colours."""
     console.print(line, soft_wrap=True, highlight=False, markup=False)
 
 
@@ -159,8 +162,8 @@ def blank(console: Console) -> None:
 
 
 def narrow(factors: Sequence[Column], together: Column) -> list[Column]:
-    """The columns of factors, made narrower. Up to two columns wrap if they have long words; more columns become one
-    column.
+    """Returns narrower columns of factors. If one or two columns have long levels, these columns wrap. Otherwise, the
+    column `together` replaces all of them.
     """
     long = [column for column in factors if column.width > _LONG_LEVEL]
     if not 1 <= len(long) <= 2 or sum(column.width for column in factors if column not in long) > _WORDS:
@@ -170,5 +173,5 @@ def narrow(factors: Sequence[Column], together: Column) -> list[Column]:
 
 
 def are_numbers(texts: Sequence[str]) -> bool:
-    """Whether all texts are only numbers, with or without units."""
+    """Whether all texts are numbers, with or without units."""
     return all(_NUMBER.fullmatch(text) for text in texts if text)

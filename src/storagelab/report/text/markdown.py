@@ -1,4 +1,4 @@
-"""A report as Markdown. Pure."""
+"""Writes a report as Markdown. Pure."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from storagelab.report.text.terminal import written
 from storagelab.report.words.secrets import masked
 from storagelab.words import numbers
 
-_SPECIAL = re.compile(r"[\\`*<\[|]|(?<!\w)_|_(?!\w)")  # an underscore inside a word is no markup
+_SPECIAL = re.compile(r"[\\`*<\[|]|(?<!\w)_|_(?!\w)")  # an underscore inside a word is not markup
 
 
 def markdown(of: Document) -> str:
-    """The whole report: answer, ladders, and all sections in full."""
+    """Returns the whole report: the answer, the ladders, and all sections in full."""
     return masked("\n\n".join(filter(None, _pieces(of)))) + "\n"
 
 
 def escaped(text: str) -> str:
-    """`text`, escaped so that Markdown shows it unchanged."""
+    """Returns `text`, escaped so that Markdown shows it unchanged and on one line."""
     return _SPECIAL.sub(r"\\\g<0>", text).replace("\n", " ")
 
 

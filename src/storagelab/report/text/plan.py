@@ -1,5 +1,5 @@
-"""A plan on a terminal: the facts of this machine that `plan` finds before anything is changed, and whether runs of a
-set time are long enough for the checkpoint cycles of their servers.
+"""Prints a plan: the facts on this machine that `plan` finds before it changes anything. Also warns of runs that are
+too short for the checkpoint cycles of their servers.
 """
 
 from __future__ import annotations
@@ -25,11 +25,14 @@ _LEVELS_SHOWN = 12
 
 @dataclass(frozen=True)
 class PlanFacts:
-    """`server`: the server that would be used, as text. `estimate_s`: the time for the runs that are still to be made,
-    None if unknown; `estimate_basis`: its source. `runs_stored`: stored runs, which will be skipped. `durability`: what
-    survives a crash, a line for each compared engine. `warnings`: what to decide before the runs; the second line of a
-    warning, if any, is its reason and way out. `steps`: what is done to volumes before each run. `objects`: the volume
-    of each table and index. `tells`: the smallest difference that the runs can show, "" if unknown.
+    """The facts that a plan shows.
+
+    `server`: the server that would be used, as text. `estimate_s`: the seconds that the missing runs will take, None
+    if unknown. `estimate_basis`: the source of this estimate. `runs_stored`: the number of stored runs, which will be
+    skipped. `durability`: what survives a crash, a line for each compared engine. `warnings`: what to decide before
+    the runs. The second line of a warning, if any, has the reason and how to solve it. `steps`: what is done to volumes
+    before each run. `objects`: the volume of each table and index. `tells`: the smallest difference that the runs can
+    show, "" if unknown.
     """
 
     server: str
@@ -45,9 +48,9 @@ class PlanFacts:
 
 
 def print_plan(console: Console, experiment: Experiment, plan: Plan, facts: PlanFacts, whole: bool = False) -> None:
-    """What `run` would do: first the open decisions, then runs and time, then everything else. Changes nothing.
+    """Print what `run` would do: first the open decisions, then runs and time, then everything else.
 
-    With `whole`, also the reasons for all warnings, what is done to volumes, all cells, and every run in order.
+    With `whole`, also print the reasons for all warnings, what is done to volumes, all cells, and every run in order.
     """
     question = f": {experiment.question}" if experiment.question else ""
     print_paragraph(console, experiment.name + question, style="bold")
@@ -72,9 +75,9 @@ def print_plan(console: Console, experiment: Experiment, plan: Plan, facts: Plan
     _print_volumes(console, facts.volumes)
     if not whole:
         blank(console)
-        print_paragraph(console, "--all adds reasons and ways out, what is done to volumes, each cell and run")
+        print_paragraph(console, "--all adds reasons and solutions, what is done to volumes, each cell and run")
         return
-    for title, lines in (("Placed singly:", facts.objects), ("Before each run:", facts.steps)):
+    for title, lines in (("Objects:", facts.objects), ("Before each run:", facts.steps)):
         if lines:
             blank(console)
             print_paragraph(console, title)
@@ -103,7 +106,7 @@ def _order_text(experiment: Experiment, plan: Plan) -> str:
     text = {
         "randomised": f"randomised with seed {experiment.seed}",
         "as-listed": "as listed in the spec",
-        "cell-by-cell": "as listed in the spec, all repetitions of a cell before the next",
+        "cell-by-cell": "as listed in the spec, all repetitions of a cell in a row",
     }[experiment.order]
     if blocks > 1:
         costly = listed([factor_text(name) for name in _constant_in_blocks(plan)])
@@ -116,21 +119,21 @@ VARY = 'let something vary, such as [factors] with "layout.data_files" = [1, 4] 
 
 
 def of_preparing(experiment: Experiment, plan: Plan, vary: str = VARY) -> Iterator[str]:
-    """Says if nothing is compared, and suggests `vary` as the way out; gives the warnings on volumes that are prepared
-    for blocks of runs.
+    """Yields a warning if nothing is compared, with `vary` as the solution. Also yields warnings on volumes that are
+    prepared only once for each block of runs.
     """
     if len(plan.cells) == 1:
         yield f"nothing is compared: there is one cell\n{vary}"
     kept = _kept(plan)
     for (name, by_hand), blocks in kept.items():
         if by_hand:
-            yield f"you prepare volume {name} {plural(len(blocks), 'time')} by hand: Time leaves that out"
+            yield f"you prepare volume {name} {plural(len(blocks), 'time')} by hand, which Time does not include"
     if kept and experiment.blocks == 1 and len({run.block for run in plan.runs}) > 1:
-        yield "levels that are prepared once are not compared: set blocks = 3"
+        yield "levels that are prepared only once are not compared: set blocks = 3"
 
 
 def _kept(plan: Plan) -> dict[tuple[str, bool], set[int]]:
-    """The blocks for which a volume is prepared, by the volume's name and whether a person prepares it."""
+    """Maps (name of a volume, whether a person prepares it) to the blocks for which it is prepared."""
     made: dict[tuple[str, bool], set[int]] = {}
     for run in plan.runs:
         config = plan.cells_by_id[run.cell_id].config
@@ -141,7 +144,7 @@ def _kept(plan: Plan) -> dict[tuple[str, bool], set[int]]:
 
 
 def _factor_texts(experiment: Experiment, plan: Plan) -> Iterator[str]:
-    """The levels of each factor."""
+    """Yields a text on each factor, with its levels."""
     for factor in experiment.factors:
         levels = list(dict.fromkeys(value_text(cell.levels.get(factor.name, "")) for cell in plan.cells))
         more = f" and {count(len(levels) - _LEVELS_SHOWN)} more" if len(levels) > _LEVELS_SHOWN else ""
@@ -150,7 +153,7 @@ def _factor_texts(experiment: Experiment, plan: Plan) -> Iterator[str]:
 
 
 def _constant_in_blocks(plan: Plan) -> list[str]:
-    """The factors that have a single level within each block."""
+    """Returns the factors that have only one level within each block."""
     seen: dict[tuple[str, int], set[str]] = {}
     for run in plan.runs:
         for name, level in plan.cells_by_id[run.cell_id].levels.items():
@@ -168,7 +171,7 @@ def _time_text(plan: Plan, facts: PlanFacts) -> str:
 
 
 def _print_planned_runs(console: Console, experiment: Experiment, plan: Plan) -> None:
-    """Every run in order, with its block if there are several."""
+    """Print every run in order, with its block if there are several blocks."""
     columns = [
         Column("run", [count(number) for number in range(1, len(plan.runs) + 1)]),
         Column("block", [count(run.block + 1) for run in plan.runs]),
@@ -182,7 +185,7 @@ def _print_planned_runs(console: Console, experiment: Experiment, plan: Plan) ->
 
 
 def _print_levels(console: Console, experiment: Experiment, before: Sequence[Column], cells: Sequence[Cell]) -> None:
-    """Print a row for each of `cells`: the columns `before`, then its levels, wrapped if they are too wide."""
+    """Print a row for each of `cells`: the columns `before`, then the cell's levels. Wide levels are wrapped."""
     factors = [
         Column(title_of(factor), texts, right=are_numbers(texts))
         for factor in experiment.factors
@@ -212,7 +215,7 @@ def _print_volumes(console: Console, volumes: Sequence[VolumeNeed]) -> None:
 
 
 def tells_text(tells: Tells) -> str:
-    """The smallest difference that the plan can show, and how many repetitions a smaller one needs."""
+    """Describes the smallest difference that the plan can show, and the repetitions that other differences take."""
     scatter = _two_digits(tells.scatter.sd)
     runs = tells.scatter.runs
     basis = f"{plural(runs, 'run')} that scatter by {scatter}" if runs else f"an assumed scatter of {scatter}"
@@ -231,15 +234,15 @@ def _two_digits(share: float) -> str:
 
 
 def too_short(plan: Plan, cycles: Mapping[str, CheckpointCycle], log_rates: Mapping[str, float]) -> Iterator[str]:
-    """A sentence for each kind of run that is too short for its server's checkpoint cycle. `log_rates`: the bytes of
-    log per second that stored runs wrote, by cell.
+    """Yields a sentence for each kind of run that is too short for its server's checkpoint cycle. `log_rates` maps
+    cells to the bytes of log per second that their stored runs wrote.
     """
     yield from _of_each(plan, cycles, log_rates, _too_short)
 
 
 def before_full(plan: Plan, rooms: Mapping[str, float], log_rates: Mapping[str, float]) -> Iterator[str]:
-    """A sentence for each kind of run that may be measured before its server's redo log is full. `rooms`: the bytes of
-    log until it is full, by cell.
+    """Yields a sentence for each kind of run that may be measured before its server's redo log is full. `rooms` maps
+    cells to the bytes that fill the log.
     """
     yield from _of_each(plan, rooms, log_rates, _until_full)
 
@@ -253,7 +256,7 @@ def _of_each(
     log_rates: Mapping[str, float],
     sentence: Callable[[GeneratedLoad, _About, float | None], str],
 ) -> Iterator[str]:
-    """The sentences of all cells that something is known `of`, each once."""
+    """Yields the sentences on all cells that are keys of `of`, without duplicates."""
     known = [cell for cell in plan.cells if cell.cell_id in of]
     texts = (sentence(cell.config.generated_load, of[cell.cell_id], log_rates.get(cell.cell_id)) for cell in known)
     yield from dict.fromkeys(filter(None, texts))
@@ -264,9 +267,9 @@ def _until_full(load: GeneratedLoad, room: float, log_rate: float | None) -> str
     if log_rate is not None and room / log_rate <= warm_up_s:
         return ""
     start = (
-        "runs may count before the redo log is full, while times are still too short\n"
-        f"it has room for {bytes_(room)} (innodb_log_file_size), and until it is full the server need not write "
-        "changed pages"
+        "runs may be measured before the redo log is full, while times are still too short\n"
+        f"it has room for {bytes_(room)} (innodb_log_file_size); the server need not write changed pages until it is "
+        "full"
     )
     if log_rate is None:
         least = f"writes {bytes_(room / warm_up_s)} of log in a second" if warm_up_s else "fills it at once"
@@ -280,8 +283,9 @@ def _until_full(load: GeneratedLoad, room: float, log_rate: float | None) -> str
 
 
 def _too_short(load: GeneratedLoad, cycle: CheckpointCycle, log_rate: float | None) -> str:
-    """Runs need two cycles: storagelab's own checkpoint is followed by the next after one, and a whole one after
-    two."""
+    """Describes a run that is too short; "" if it is long enough. A run needs two cycles: storagelab's own checkpoint
+    comes at the start, so the first whole cycle may end only after two.
+    """
     assert load.longest_s is not None
     fits_s = load.longest_s / 2 if load.warm_up_is_found else load.duration_s / ENOUGH
     by_log_s = cycle.log_bytes / log_rate if log_rate else None
@@ -299,11 +303,11 @@ def _too_short(load: GeneratedLoad, cycle: CheckpointCycle, log_rate: float | No
     if load.warm_up_is_found:
         least_s = 2.2 * cycle_s - load.duration_s
         return (
-            f"runs of {duration(load.longest_s)} may count no whole checkpoint cycle\ncheckpoints come {far}; such a "
-            f'run is not compared with runs that do: set workload.warm_up_at_most = "{least_s:.0f}s"'
+            f"runs of {duration(load.longest_s)} may measure no whole checkpoint cycle\ncheckpoints come {far}; such a "
+            f'run is not compared with others: set workload.warm_up_at_most = "{least_s:.0f}s"'
         )
     return (
-        f"runs that count {duration(load.duration_s)} are too short: each holds a part of a checkpoint cycle\n"
+        f"runs that measure {duration(load.duration_s)} are too short: each has only part of a checkpoint cycle\n"
         f"checkpoints come {far}, so layouts whose checkpoints come at different moments may seem to differ; set "
         'workload.warm_up = "auto", which counts whole cycles, or, with sysbench, '
         f'workload.duration = "{math.ceil(ENOUGH * cycle_s)}s"'

@@ -1,4 +1,4 @@
-"""Profiles of drives as text: the list of them, and every figure of one with its label and its source."""
+"""Prints the list of drive profiles, and every figure of one profile with its label and source."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _print_heading(console: Console, text: str) -> None:
 
 
 def print_cloud_disks(console: Console, disks: Mapping[str, CloudDisk]) -> None:
-    """Print a line for each disk whose limits a spec can name."""
+    """Print a line for each cloud disk whose limits a spec can use by name."""
     _print_heading(console, 'Limits of cloud disks, for volumes with limit = { like = "NAME" }')
     columns = [
         Column("name", list(disks), right=False),
@@ -42,12 +42,12 @@ def print_cloud_disks(console: Console, disks: Mapping[str, CloudDisk]) -> None:
 
 
 def print_title(console: Console, profile: Profile) -> None:
-    """Print the name of a profile, and what drive it is."""
+    """Print the name of a profile, and which drive it describes."""
     print_paragraph(console, f"{profile.name}: {profile.title} ({profile.kind})", style="bold")
 
 
 def print_figures(console: Console, profile: Profile, *, sources: bool) -> None:
-    """Print every figure of a profile with its label and, on request, its source in two more lines below it."""
+    """Print every figure of a profile with its label. With `sources`, the source of a figure is below it."""
     _print_heading(console, "Figures")
     figures = list(profile.figures())
     columns = [
@@ -62,15 +62,15 @@ def print_figures(console: Console, profile: Profile, *, sources: bool) -> None:
 
 
 def print_sizing(console: Console, sizing: Sizing) -> None:
-    """Print the capacity, the requests per second and their CPU cost; then the host memory for the drive's mapping
-    table, if the host keeps the table.
+    """Print the usable capacity, the requests per second, and the price of each if known. If the host keeps the drive's
+    mapping table, print the host memory that the table takes.
     """
     _print_heading(console, "What one drive offers")
     print_table(console, _capacity_columns(sizing), indent=0)
     requests = f"random requests of 8 KB, {OUTSTANDING} in progress"
-    print_paragraph(console, f"IO/s are simulated: {requests}, on a drive that was written full once.", first="  ")
+    print_paragraph(console, f"IO/s are simulated: {requests}, on a drive that was filled once.", first="  ")
     if sizing.price_usd is None:
-        way = "Give a copy (--toml prints it) a [price_usd] with value, label and source."
+        way = "Add [price_usd] with value, label and source to a copy (--toml prints it)."
         print_paragraph(console, f"No costs: the profile has no price. {way}", first="  ")
     if not sizing.maps:
         return
@@ -104,7 +104,7 @@ def _capacity_columns(sizing: Sizing) -> list[Column]:
 
 
 def _value(name: str, value: str | int | float | bool) -> str:
-    """A figure as in the profile's file; sizes in bytes have decimal units, as manufacturers state them."""
+    """Writes a figure as the profile's file has it. Sizes in bytes have decimal units, as manufacturers state them."""
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
     return quantity_text(name, value)

@@ -1,6 +1,6 @@
-"""A report on a terminal, and the results of `doctor` and `simulate`: plain text in a pipe, colours only on a terminal.
+"""Prints reports, and the results of `doctor` and `simulate`, as text. Only a terminal gets colours.
 
-The answer comes last, because a terminal ends with what was printed last.
+The answer comes last, because a terminal shows the end of a long text.
 """
 
 from __future__ import annotations
@@ -39,23 +39,23 @@ from storagelab.words.numbers import count, plural, rate, seconds
 _ROWS = 40
 """The most rows of a table on a terminal."""
 _NOT_SHOWN = ("pictures", "over-time", "manifest")
-"""Sections that are charts or too long for a terminal. The page has them."""
+"""The sections that a terminal leaves out, because they are charts or too long. The page has them."""
 _LADDERS = 9
-"""After this number of lines, no ladder of another load is printed, unless the full report is requested."""
+"""If ladders have taken more lines than this, the ladders of further loads are printed only in the full report."""
 _BAR_LEAST, _BAR_MOST, _VERDICT_MOST = 11, 31, 30
 _STYLES = {"fastest": "green", "may-be-fastest": "green", "not-judged": "dim"}
 _HANGING = 2
 
 
 def as_text(of: Document) -> str:
-    """The document for a file: without colours, 100 columns wide."""
+    """Returns the document as text for a file, without colours and 100 columns wide."""
     file = io.StringIO()
     print_document(Console(file=file, width=100, highlight=False, markup=False), of)
     return file.getvalue()
 
 
 def print_document(console: Console, of: Document, *, full: bool = True) -> None:
-    """Print the sections if they are requested, and then the answer."""
+    """Print the answer. If `full`, print the sections before it."""
     for section in of.sections if full else ():
         if section.name not in _NOT_SHOWN:
             _print_section(console, section)
@@ -84,7 +84,7 @@ def _print_answer(console: Console, of: Document, *, full: bool) -> None:
 
 
 class _Rows(NamedTuple):
-    """The rows of a ladder as text. `names` may take several `lines`."""
+    """The rows of a ladder as text. `lines` is the number of lines that the longest name takes."""
 
     rungs: Sequence[Rung]
     names: Sequence[str]
@@ -94,12 +94,12 @@ class _Rows(NamedTuple):
     lines: int
 
     def room(self, console: Console) -> int:
-        """How many characters a bar may have after the space for all other columns."""
+        """Returns how many characters are left for a bar beside all other columns."""
         return _room(console, [self.names, self.ratios, self.figures, self.verdicts])
 
 
 def _print_ladders(console: Console, ladders: Sequence[Ladder], *, full: bool) -> None:
-    """Print all ladders with bars of the same width, which is as large as the console allows."""
+    """Print all ladders. All bars have the same width, which is as large as the console allows."""
     rows = [_rows(console, ladder) for ladder in ladders]
     width = min([_BAR_MOST, *(max(_BAR_LEAST, of.room(console)) for of in rows)])
     lines = 0
@@ -132,7 +132,9 @@ def _print_ladder(console: Console, ladder: Ladder, of: _Rows, width: int) -> No
 
 
 def _rows(console: Console, ladder: Ladder) -> _Rows:
-    """If names leave no room for a bar, they share one column, wrapped, and fewer layouts have a row of their own."""
+    """Returns the rows of a ladder as text. If the names leave no room for a bar, their levels share one column that
+    wraps, and fewer layouts have a row of their own.
+    """
     rungs = ladder.shown()
     ratios, figures = [ladder.ratio_text(one) for one in rungs], [one.figure for one in rungs]
     of = _Rows(rungs, _padded(rungs), ratios, figures, [one.verdict.text for one in rungs], 1)
@@ -153,7 +155,7 @@ def _room(console: Console, columns: Sequence[Sequence[str]]) -> int:
 
 
 def _padded(rungs: Sequence[Rung]) -> list[str]:
-    """The names of all factors in one column, aligned. A row for several layouts has one name."""
+    """Returns one text per row, with the levels of all factors aligned. A row for several layouts has only one name."""
     own = [rung.name for rung in rungs if not rung.hidden]
     widths = [max(map(cell_len, texts)) for texts in zip(*own, strict=True)]
     padded = (
@@ -164,8 +166,8 @@ def _padded(rungs: Sequence[Rung]) -> list[str]:
 
 
 def _bar(ladder: Ladder, rung: Rung, width: int) -> str:
-    """A ratio as text: bars mark the ends of its interval, a star its value (an o if it has no interval), and a colon
-    the reader's limit.
+    """Draws a ratio as text. Bars mark the ends of its interval. A star marks its value; an o marks a prediction or a
+    value without an interval. A colon marks the reader's limit.
     """
     letters = [" "] * width
 
@@ -190,7 +192,7 @@ def _bar(ladder: Ladder, rung: Rung, width: int) -> str:
 def _print_section(console: Console, section: Section) -> None:
     shown = [part for part in section.parts if not isinstance(part, Picture) and not _is_folded(part)]
     folds = [part for part in shown if isinstance(part, Fold)]
-    if folds:  # if there are many cells, those that a page shows open
+    if folds:  # only those that a page shows open, if a part of them is not folded
         shown = [part for part in shown if part not in folds or (part.is_open and not all(map(_is_folded, part.parts)))]
     if not shown:
         return
@@ -238,7 +240,7 @@ def _print_table(console: Console, table: Table) -> None:
 
 
 def columns_of(table: Table, rows: Sequence[Sequence[object]]) -> list[Column]:
-    """A table's columns that can be printed as text."""
+    """Returns the columns of a table that can be printed as text."""
     return [
         Column(
             heading.text, [str(row[place]) for row in rows], rank=table.ranks.get(heading.text, 0),
@@ -249,24 +251,22 @@ def columns_of(table: Table, rows: Sequence[Sequence[object]]) -> list[Column]:
 
 
 def written(table: Table) -> list[tuple[int, Heading]]:
-    """The columns that hold text: only pages draw bars."""
+    """Returns the columns that have text, with their places. Columns of bars are left out: only pages draw bars."""
     return [
         (place, heading) for place, heading in enumerate(table.headings)
         if not any(isinstance(row[place], Bar) for row in table.rows)
     ]  # fmt: skip
 
 
-# --- one simulated run as text ----------------------------------------------------------------------------------------
-#
-# Its time, and what its connections waited for.
+# --- the time of one simulated run, and what its connections waited for -----------------------------------------------
 
 
 def print_outcome(console: Console, cell: Cell, outcome: Mapping[str, Any]) -> None:
-    """Print the simulator's outcome in units of the real server. A simulated second and a simulated row stand for as
-    many real ones as the scale says.
+    """Print the simulator's outcome in units of the real server. At scale N, a simulated second or row stands for N
+    real ones.
     """
     scale = cell.config.target.world_scale
-    print_paragraph(console, f"{cell.cell_id}: one run on drives as its block begins, at scale {scale}", style="bold")
+    print_paragraph(console, f"{cell.cell_id}: one run on the drives of a new block, at scale {scale}", style="bold")
     if outcome["failure"]:
         print_paragraph(console, f"It failed: {outcome['failure']}")
     elapsed_s = outcome["elapsed_ns"] * scale * NS
@@ -284,18 +284,18 @@ def print_outcome(console: Console, cell: Cell, outcome: Mapping[str, Any]) -> N
             Column("count", [count(row["count"] * scale) for row in waits]),
         ]
         print_table(console, columns, indent=0)
-    print_paragraph(console, "--trace prints the scenario and the whole outcome, --every-io each I/O too.")
+    print_paragraph(console, "--trace prints the scenario and the whole outcome; --every-io adds each I/O.")
 
 
-# --- what the doctor found, and the promises that a server keeps, on a terminal ---------------------------------------
+# --- the results of `doctor` and the promises that a server keeps, on a terminal --------------------------------------
 
 _STATES = {"no": ("no    ", "red"), "partly": ("partly", "yellow"), "yes": ("yes   ", "green")}
 _OUTCOMES = {"pass": ("pass", "green"), "fail": ("FAIL", "red"), "open": ("open", "yellow")}
 
 
 def print_abilities(console: Console, abilities: Sequence[Ability], whole: bool = False) -> None:
-    """Print a paragraph on each ability that is missing or incomplete, with the fix; then the names of those that work
-    (with `whole`, a paragraph on each); then the number of abilities of each kind, and the consequence.
+    """Print a paragraph on each ability that is missing or incomplete, with the fix. Then print the names of the
+    abilities that work or, with `whole`, a paragraph on each. Then print how many work and what can be measured.
     """
     of = {state: [one for one in abilities if one.state == state] for state in _STATES}
     for one in (*of["no"], *of["partly"], *(of["yes"] if whole else ())):
@@ -305,12 +305,12 @@ def print_abilities(console: Console, abilities: Sequence[Ability], whole: bool 
         print_paragraph(console, one.mend and f"to fix it: {one.mend}", first="        ")
     if not whole:
         print_paragraph(console, "; ".join(one.name for one in of["yes"]), first="yes     ")
-    verdict = "what needs none of those that lack can be measured" if of["no"] else "all of it can be measured"
-    print_paragraph(console, f"{len(of['yes'])} work, {len(of['partly'])} partly, {len(of['no'])} lack: {verdict}")
+    verdict = "only what needs none of the missing can be measured" if of["no"] else "everything can be measured"
+    print_paragraph(console, f"{len(of['yes'])} work, {len(of['partly'])} partly, {len(of['no'])} missing: {verdict}")
 
 
 def print_promises(console: Console, promises: Sequence[Promise]) -> None:
-    """Print a line for each promise, with the evidence below it, and a count at the end."""
+    """Print a line for each promise, with the evidence below it. Then print how many are kept, broken and open."""
     for promise in promises:
         mark, style = _OUTCOMES[promise.state]
         console.print(Text.assemble((mark, style), "  ", (promise.name, "bold")), soft_wrap=True)

@@ -1,1 +1,1 @@
-"""Findings in words: names, numbers with their units, sentences."""
+"""Writes findings as text: names, numbers with their units, and sentences."""

@@ -1,6 +1,6 @@
 """The answer in a few sentences: what to use, its basis, why, what makes it doubtful, and what to do next. Pure.
 
-A result has one short form, which is made here, and one long form, which is part of the evidence.
+This module makes the short form of each result. The long form is part of the evidence (`sentences`).
 """
 
 from __future__ import annotations
@@ -38,21 +38,23 @@ from storagelab.words.names import (
 from storagelab.words.numbers import count, limit_text, percent, plural
 
 EITHER_WITHIN = 0.05
-"""If no layout can take more than this fraction longer than the fastest, any layout will do, unless the spec sets
-`indifferent`.
+"""A fraction of the fastest layout's time. If no layout can be slower by more than this, any layout will do.
+`indifferent` in the spec replaces this value.
 """
 DOUBTS, CHOICES, STEPS = 3, 3, 2
-"""The most entries of each kind in the answer; the evidence has all."""
+"""The largest number of doubts, of choices, and of steps per cause in the answer. The evidence has all of them."""
 LONGEST = 90
-"""The most characters of a pattern of layouts. Instead of a longer pattern, the ladder shows the layouts."""
+"""The most characters of a pattern of layouts. A longer pattern is replaced by a reference to the ladder."""
 _SAID_BY = {"missing-runs": "not-finished", "single-repetition": "too-few-runs"}
-"""Cautions that are left out because a fact already says the same."""
+"""Maps a caution to the fact that says the same. If the answer states the fact, it leaves out the caution."""
 _REASONS = {"baseline": "listed first", "fastest": "the fastest mean"}
-"""Texts for the preferences that a reader would not understand as the spec writes them."""
+"""Maps a preference to its text, if a reader would not understand the preference as the spec writes it."""
 
 
 def opening(findings: Findings, found: Answer | None = None) -> Document:
-    """The answer in words, without its ladders. `head`: what to use, a sentence for each group of loads."""
+    """Returns the answer in words, without its ladders. Its `head` says what to use, in a sentence for each group of
+    loads.
+    """
     found = found or answer_of(findings)
     return Document(
         title=findings.experiment,
@@ -67,27 +69,27 @@ def opening(findings: Findings, found: Answer | None = None) -> Document:
 
 
 def answer_lines(findings: Findings, found: Answer | None = None) -> list[str]:
-    """The answer's sentences in reading order."""
+    """Returns the answer's sentences in reading order."""
     told = opening(findings, found)
     return [text for text in (*told.head[:1], told.based, *told.head[1:], *told.why, told.doubt, told.next) if text]
 
 
 def headline(findings: Findings, found: Answer | None = None) -> str:
-    """What to use, or why there is nothing to choose."""
+    """Says what to use, or why there is nothing to choose."""
     told = opening(findings, found)
     text = told.verdict or told.based
     return f"In simulation, {text[0].lower()}{text[1:]}" if findings.provenance == "simulated" and told.head else text
 
 
 def in_full(findings: Findings, found: Answer) -> tuple[list[str], list[str]]:
-    """The groups of loads and the causes that the short answer leaves out."""
+    """Returns what the short answer leaves out: the sentences on groups of loads, and the sentences on causes."""
     rest = [_group(findings, choice) for choice in found.choices[CHOICES:]] if len(found.choices) > CHOICES + 1 else []
     short = [*_why(findings, found, STEPS)]
     return rest, [text for text in _why(findings, found, None) if text not in short]
 
 
 def _lines(findings: Findings, about: str) -> list[str]:
-    """The lines of all kinds of findings that have a line."""
+    """Returns the lines on the subject `about`. Each kind of findings may give one line."""
     return [text for kind in kinds() if kind.about == about and (text := kind.line(findings))]
 
 
@@ -106,7 +108,9 @@ def _basis(findings: Findings, found: Answer) -> str:
 
 
 def _doubt(findings: Findings, found: Answer) -> str:
-    """Why the runs can't answer the question, then the cautions, the most serious first, without what `use` says."""
+    """Says why the runs can't answer the question. Then it gives the cautions, the most serious first. It leaves out
+    what the sentences on what to use already say.
+    """
     used = {choice.pick.cell_id for choice in found.choices if choice.pick is not None}
     said = {found.no_verdict} if found.choices else {"nothing-measured", "untested"}
     said |= {"not-compared"} & {fact for fact in found.unable if "nothing-measured" in found.unable}
@@ -126,7 +130,7 @@ def _doubt(findings: Findings, found: Answer) -> str:
 
 
 def _so_far(findings: Findings, found: Answer) -> Iterator[str]:
-    """What to use. While runs are missing, it also says for how many layouts the answer holds."""
+    """Says what to use. While runs are missing, the first sentence also gives the number of layouts that have run."""
     said = _choices(findings, found)
     if found.next is not None and found.next.step == "runs" and (first := next(said, None)):
         ran = len({short_text(layout_of(findings, cell), {}) for cell in findings.cells if cell.elapsed_s is not None})
@@ -155,12 +159,12 @@ def _choices(findings: Findings, found: Answer) -> Iterator[str]:
         shown = choices if len(choices) == CHOICES + 1 else choices[:CHOICES]
         yield from (_group(findings, choice) for choice in shown)
         if left := len(choices) - len(shown):
-            yield f"{left} more groups of {compared.load_noun(findings, 2)} have other layouts, in the report."
+            yield f"The report has {left} more groups of {compared.load_noun(findings, 2)}, with other layouts."
     yield from lost
 
 
 def _use(findings: Findings, choice: Choice, use: str = "use", then: str = "; ") -> str:
-    """The layouts to use, and how certain the choice is."""
+    """Names the layouts to use, and says how certain the choice is."""
     pattern, default = pattern_text(findings, choice), _default(findings, choice)
     if choice.verdict == "winner":
         return f"{use} {pattern}.{default}"
@@ -176,14 +180,16 @@ def _use(findings: Findings, choice: Choice, use: str = "use", then: str = "; ")
 
 
 def _volatile(findings: Findings, found: Answer) -> Iterator[str]:
-    """The layouts that may be the fastest, but that a crash loses; without a choice, the fastest of the others, too."""
+    """Names the layouts that may be the fastest, but would lose data or log in a crash. If there is no choice, the
+    sentence also names the fastest of the other layouts.
+    """
     best = {one for load in findings.by_load for one in load.best}
     lost = [cell for cell in volatile(findings) if cell.cell_id in best]
     names = [*dict.fromkeys(short_text(layout_of(findings, cell), labels_of(findings.factors)) for cell in lost)]
     if names:
         others = in_order(findings, [cell for cell in findings.cells if not cell.volatile])
         rest = "" if found.choices or findings.loads else f" Of the others, {others[0].text} has the fastest mean."
-        yield f"No layout to use, as a crash loses its data or log: {'; '.join(names)}.{rest}"
+        yield f"Not to be used, because a crash loses data or log: {'; '.join(names)}.{rest}"
 
 
 def _group(findings: Findings, choice: Choice) -> str:
@@ -191,7 +197,7 @@ def _group(findings: Findings, choice: Choice) -> str:
 
 
 def _untold(findings: Findings, choice: Choice) -> str:
-    """Says that there are too few runs to decide about the layouts of a choice; "" if they decide something."""
+    """Says that there are too few runs to tell the layouts of a choice apart. "" if the runs decide anything."""
     cells = [findings.cell(cell_id) for cell_id in choice.tied]
     decided = all(verdict_of(findings, cell.cell_id).kind != "not-told-apart" for cell in cells)
     if decided or choice.at_most_slower is not None:
@@ -203,13 +209,13 @@ def _untold(findings: Findings, choice: Choice) -> str:
 
 
 def is_bounded(findings: Findings, choice: Choice) -> bool:
-    """Whether an upper bound is known for what the choice costs."""
+    """Whether the layouts of the choice are slower than the fastest by at most the margin that is indifferent."""
     margin = EITHER_WITHIN if findings.indifferent is None else findings.indifferent
     return choice.at_most_slower is not None and choice.at_most_slower <= 1 + margin
 
 
 def pattern_text(findings: Findings, choice: Choice) -> str:
-    """ "driver 2.2.3 with 4 or 8 data files"; "either of the 2 layouts"."""
+    """Describes the layouts of a choice: "driver 2.2.3 with 4 or 8 data files", "either of the 2 layouts"."""
     if not choice.pattern.needed:
         number = noun(findings.layout_factors, choice.layouts)
         return f"{'either' if choice.layouts == 2 else 'any'} of the {choice.layouts} {number}"
@@ -222,8 +228,8 @@ def pattern_text(findings: Findings, choice: Choice) -> str:
 
 
 def slower_text(findings: Findings, choice: Choice) -> str:
-    """How much slower than the fastest layout those of a choice are at most, and how many other layouts may be the
-    fastest.
+    """Says how much slower than the fastest the layouts of a choice may be. Then it gives the number of other layouts
+    that may be the fastest.
     """
     of_one_load = choice.tied[: len(choice.tied) // max(1, len(choice.loads))]
     left = [one for one in of_one_load if one not in choice.meant]
@@ -234,7 +240,9 @@ def slower_text(findings: Findings, choice: Choice) -> str:
 
 
 def _which(findings: Findings, choice: Choice, left: Sequence[str]) -> str:
-    """What distinguishes layouts from those that the pattern describes: the only layout, or levels of a factor."""
+    """Says how the layouts `left` differ from those that the pattern describes: the name of the only layout, or its
+    levels of a factor. "" if no single factor shows the difference.
+    """
     levels = [layout_of(findings, findings.cell(one)) for one in left]
     if len(left) == 1 and len(text := short_text(levels[0], labels_of(findings.factors))) <= LONGEST:
         return f" ({text})"
@@ -250,7 +258,7 @@ def _which(findings: Findings, choice: Choice, left: Sequence[str]) -> str:
 def _at_most_slower(findings: Findings, choice: Choice) -> str:
     most, margin = choice.at_most_slower, findings.indifferent
     if most is None:
-        return "these runs do not tell how much slower than the fastest they may be"
+        return "these runs don't show by how much they may be slower than the fastest"
     each = "each is " if len(choice.meant) > max(1, len(choice.loads)) else ""
     slower = f"{each}{numbers.at_most_slower(most)} than the fastest (95 %)"
     if margin is None:
@@ -260,7 +268,7 @@ def _at_most_slower(findings: Findings, choice: Choice) -> str:
 
 
 def _default(findings: Findings, choice: Choice) -> str:
-    """The price of the layout to use; if several will do, also the default layout and the reason for it."""
+    """Gives the price of the layout to use. If several layouts will do, it also gives the default and its reason."""
     pick = choice.pick
     if pick is None:
         return ""
@@ -273,7 +281,7 @@ def _default(findings: Findings, choice: Choice) -> str:
 
 
 def _reason(findings: Findings, choice: Choice, pick: Pick) -> str:
-    """Why this one of several layouts is the default."""
+    """Says why `pick` is the default among several layouts."""
     reasons = [_REASONS.get(one, one.replace("-", " ")) for one in pick.decided_by] or [_REASONS["baseline"]]
     if pick.decided_by == ("fastest",) and pick.within is not None:
         return reasons[0]
@@ -287,7 +295,7 @@ def _reason(findings: Findings, choice: Choice, pick: Pick) -> str:
 
 
 def loads_text(findings: Findings, choice: Choice) -> str:
-    """ "16 or 64 connections"."""
+    """Describes the loads of a choice: "16 or 64 connections"."""
     names, factors = Names(findings), list(choice.loads[0])
     if len(factors) == 1:
         return names.levels(factors[0], [load[factors[0]] for load in choice.loads])
@@ -297,7 +305,7 @@ def loads_text(findings: Findings, choice: Choice) -> str:
 
 
 def _none(findings: Findings, found: Answer) -> Iterator[str]:
-    """Why there is nothing to choose."""
+    """Says why there is nothing to choose."""
     layout = noun(findings.layout_factors, 1)
     if findings.verdict == "single-cell" or len(findings.cells) == 1:
         figure = compared.judged_text(findings, findings.cells[0])
@@ -311,22 +319,24 @@ def _none(findings: Findings, found: Answer) -> Iterator[str]:
     elif findings.verdict != "untested":
         yield f"No {layout} can be chosen yet: differences can't be told from chance."
     elif compared.of_both_kinds(findings):
-        both = f"Simulated and measured {noun(findings.layout_factors, 2)} stand side by side"
-        yield f"{both}; none is tested against the other kind."
+        both = f"Simulated and measured {noun(findings.layout_factors, 2)} are both shown"
+        yield f"{both}; they are not tested against each other."
     elif compared.in_parts_of_cycles(findings):
         yield f"No {layout} can be chosen: runs count parts of checkpoint cycles."
     else:
         where, looks = {
             "as-listed": ("its own place of each round", "disturbance"),
-        }.get(findings.order, ("a stretch of its own", "drift"))
-        yield f"No {layout} can be chosen: each ran in {where}, where a {looks} looks like a gain."
+        }.get(findings.order, ("its own period", "drift"))
+        yield f"No {layout} can be chosen: each ran in {where}, so a {looks} may look like a gain."
 
 
 # --- why --------------------------------------------------------------------------------------------------------------
 
 
 def _largest_effect(findings: Findings) -> Iterator[str]:
-    """What matters most: the largest effect of what may be chosen, unless the ladder of two layouts already says it."""
+    """States the largest effect of a factor that the user can choose. Nothing if there are only two cells, because
+    their ladder already shows this effect.
+    """
     choosable = {factor.name for factor in findings.layout_factors}
     told = [one for one in findings.effects if one.factor in choosable] if len(findings.cells) > 2 else []
     effects = compared.of_choices(findings, told, at=False)
@@ -335,7 +345,7 @@ def _largest_effect(findings: Findings) -> Iterator[str]:
 
 
 def _why(findings: Findings, found: Answer, most: int | None) -> Iterator[str]:
-    """The change with each explained factor: the first `most` steps, or all steps if None."""
+    """Says what changed with each explained factor: the first `most` steps, or all steps if `most` is None."""
     names = Names(findings)
     if (slowest := found.slowest_at_limit) is not None:
         layout = findings.cell(slowest.cell_id).text
@@ -352,7 +362,7 @@ def _why(findings: Findings, found: Answer, most: int | None) -> Iterator[str]:
 
 
 def _at_limit(limit: Limit) -> str:
-    at = f"volume {limit.volume} stood at its limit, {limit_text(limit.rate, limit.limit)}"
+    at = f"volume {limit.volume} was at its limit, {limit_text(limit.rate, limit.limit)}"
     return f"{at}, {percent(limit.share)} of the time"
 
 
@@ -369,8 +379,8 @@ def _step(cause: Cause) -> str:
 
 
 def next_text(findings: Findings, step: Next) -> str:
-    """The next step, such as "make 23 repetitions in all, to tell differences of 5 % from chance". The demo has its own
-    command, and no spec that a user could change.
+    """Returns the next step, such as "make 23 repetitions in all, to tell differences of 5 % from chance". The demo has
+    its own texts, because it has its own command and no spec that a user could change.
     """
     is_demo = findings.experiment == "demo" and bool(Ceiling.of(findings))
     if step.step == "runs":
@@ -393,17 +403,17 @@ def next_text(findings: Findings, step: Next) -> str:
 
 # --- short names of factors, and of several of their levels -----------------------------------------------------------
 _ITEMS = 6
-"""The most levels of a list that are written out."""
+"""The most levels that a text lists. Of more levels, it names only some."""
 
 
 def listed_or(items: Sequence[str], word: str = "or") -> str:
-    """Items joined as in "1", "1 or 2", "1, 2 or 4"; "a, b; c or d" if items contain commas."""
+    """Joins items: "1", "1 or 2", "1, 2 or 4". If items contain commas, semicolons separate them: "a, b; c or d"."""
     between = "; " if any(", " in item for item in items) else ", "
     return items[0] if len(items) == 1 else f"{between.join(items[:-1])} {word} {items[-1]}" if items else ""
 
 
 class Names:
-    """The names of an experiment's factors and levels."""
+    """Gives short names to the factors and levels of an experiment."""
 
     def __init__(self, findings: Findings) -> None:
         self._factors = {factor.name: factor for factor in findings.factors}
@@ -411,18 +421,18 @@ class Names:
         self._twice = {name for name in short if short.count(name) > 1}
 
     def factor(self, name: str) -> str:
-        """A factor's short name: "files", "format", "driver"."""
+        """Returns a factor's short name: "files", "format", "driver"."""
         labels, short = self._factors[name].labels if name in self._factors else {}, short_factor(name)
         return labels.get(name) or (factor_text(name) if short in self._twice else short)
 
     def heading(self, name: str) -> str:
-        """A factor as the heading of its column: "data files", "format"."""
+        """Returns the heading of a factor's column: "data files", "format"."""
         factor = self._factors[name]
         return factor_text(name) if name == DATA_FILES and name not in factor.labels else self.factor(name)
 
     def levels(self, name: str, levels: Sequence[JsonValue], *, full: bool = False) -> str:
-        """Several levels of a factor: "4 or 8 files", "driver 2.2.3", "log on b", "PostgreSQL"; with `full`, "data
-        files" instead of "files".
+        """Describes levels of a factor: "4 or 8 files", "driver 2.2.3", "log on b", "PostgreSQL". With `full`, the text
+        has "data files" instead of "files".
         """
         factor = self._factors[name]
         texts = self._grouped(factor, levels)
@@ -436,7 +446,9 @@ class Names:
         return f"{label} {many}" if (not _is_labelled(factor) or not many[:1].isalpha()) else many
 
     def _many(self, factor: Factor, levels: Sequence[JsonValue], texts: Sequence[str]) -> str:
-        """Several levels in few words: consecutive numbers as a range, most levels as "any except", else the first."""
+        """Describes several levels in few words. Consecutive numbers become a range. A long list that lacks only a few
+        levels becomes "any except ...". Of any other long list, only the first levels are named.
+        """
         if len(levels) > 2 and all(is_number(level.value) for level in factor.levels):
             row = sorted(float(str(level)) for level in levels)
             if sum(row[0] <= float(str(level.value)) <= row[-1] for level in factor.levels) == len(row):
@@ -452,8 +464,8 @@ class Names:
         return listed_or([*texts[:2], f"{len(texts) - 2} others{of}"])
 
     def _grouped(self, factor: Factor, levels: Sequence[JsonValue]) -> list[str]:
-        """The levels' texts. Labels that share their first part become one text if all labels with that part are
-        there: "2.2.3" for "2.2.3, 512 B" and "2.2.3, 4 KB".
+        """Returns the texts of the levels. If all labels that share a first part are among them, that part replaces
+        them: "2.2.3" for "2.2.3, 512 B" and "2.2.3, 4 KB".
         """
         texts = [value_text(level) for level in levels]
         if not _is_labelled(factor) or len(levels) < 2:

@@ -1,4 +1,4 @@
-"""Two campaigns side by side, in words and as tables. Pure."""
+"""Compares two campaigns in words and tables. Pure."""
 
 from __future__ import annotations
 
@@ -27,18 +27,16 @@ _OF_THE_MOMENT = ("free_bytes", "available_bytes", "used_bytes", "load_1min")
 _LONGEST = 70
 """The most characters of a value in a table."""
 NAMED = 3
-"""The most layouts that a sentence names; it gives the number of the others."""
+"""The most layouts that a sentence names. Of the other layouts, the sentence gives only the number."""
 
 
 def verdict_sentence(found: Compare) -> str:
-    """The verdict in one sentence: "b takes 6.1 % more time than a over 12 layouts (joint 95 % CI 4.0 to 8.2 %):
-    ...".
-    """
+    """States the verdict: "b against a: 6.1 % more time (joint 95 % CI 4.0 to 8.2 %) over 12 matched layouts; ..."."""
     layouts = numbers.plural(len(found.matched), "matched layout")
     ratio, per = found.overall, PER[found.compared]
     names = f"{found.second.name} against {found.first.name}"
     if found.untested or ratio.low is None:
-        why = found.untested or "two runs of each layout in both campaigns are the least"
+        why = found.untested or "a test needs two runs of each layout in both campaigns"
         return f"{names}: {numbers.change(ratio.value, per=per)} over {layouts}, which is not tested: {why}."
     more = f" {_scatter(found)}" if found.history else ""
     if not found.differs and not found.slower and not found.faster:
@@ -49,23 +47,23 @@ def verdict_sentence(found: Compare) -> str:
 
 def _scatter(found: Compare) -> str:
     low, high = (numbers.signed_percent(end([ratio for _, ratio in found.history])) for end in (min, max))
-    return f"Those campaigns are {low} to {high} off their mean; the interval allows for that and the new one's runs."
+    return f"Those campaigns are {low} to {high} off their mean. The interval includes this, and the new runs' scatter."
 
 
 _ASSUMPTION = (
-    "The runs of the two campaigns count as independent samples: whatever affected all runs of one, such as another "
-    "day or a fuller drive, is part of the ratio."
+    "The runs of the two campaigns count as independent samples. If something affected all runs of one campaign, such "
+    "as a fuller drive, the ratio includes it."
 )
 _ASSUMPTION_OF_HISTORY = (
-    "The campaigns before are the sample: each gives one figure for each layout. Their scatter holds what differs from "
-    "campaign to campaign. All that is new since the last of them is part of the ratio."
+    "The earlier campaigns are the sample: each gives one figure for each layout. The interval includes what usually "
+    "differs between campaigns. The ratio includes every change since the last one."
 )
 _DOUBT = (
-    "Doubt: a change of the machine between the two would look the same, and one pair of campaigns doesn't show how "
+    "Doubt: a change of the machine between the two would look the same. One pair of campaigns doesn't show how "
     "often that happens."
 )
-"""Every difference of two campaigns includes between-campaign variation, which their runs can't show."""
-_NEXT = "Next: run both in turns, storagelab run SPEC --against SPEC; or compare --history with five and more."
+"""Two campaigns also differ by what varies between any campaigns. Their runs can't show how large this part is."""
+_NEXT = "Next: run both in turns (storagelab run SPEC --against SPEC), or compare --history with five or more."
 
 
 def _which(found: Compare) -> str:
@@ -79,7 +77,7 @@ def _which(found: Compare) -> str:
 
 
 def _amounts(rows: Sequence[Matched], word: str) -> str:
-    """Such as "15 to 49 % less time", "1.20 to 2.40 times as long"."""
+    """Describes a range of ratios: "15 to 49 % less time", "1.20 to 2.40 times as long"."""
     ratios = sorted((one.ratio.value for one in rows), key=lambda ratio: abs(ratio - 1))
     if ratios[-1] >= 2:
         return f"{' to '.join(dict.fromkeys(map(numbers.ratio_text, (ratios[0], ratios[-1]))))} times as long"
@@ -91,7 +89,9 @@ def _amounts(rows: Sequence[Matched], word: str) -> str:
 def gate_sentence(
     result: Gate, margin: float, surely: str = ", for sure", known: str = "these runs", more: str = "more repetitions"
 ) -> str:
-    """The gate's verdict and its reason."""
+    """States the gate's verdict. `surely`, `known` and `more` are the words on certainty, on the data that can't tell,
+    and on what may help.
+    """
     limit = numbers.percent(margin)
     return {
         Gate.SLOWER: f"Gate: slower by more than {limit}{surely}.",
@@ -101,15 +101,15 @@ def gate_sentence(
 
 
 def stalls_sentence(basis: Basis, plan: Plan, cell_id: str) -> str:
-    """How many runs of a cell stalled, and how many may stall."""
+    """Says how many runs of a cell stalled, and what share of runs may stall."""
     place = next(place for place, cell in enumerate(plan.cells) if cell.cell_id == cell_id)
     runs, stalled = int(basis.fitted.runs[place]), stalled_of(basis, plan, place)
     most = numbers.percent(share_most(runs, stalled))
-    return f"{stalled} of {numbers.plural(runs, 'run')} stalled: up to {most} may."
+    return f"{stalled} of {numbers.plural(runs, 'run')} stalled; up to {most} may stall."
 
 
 def gate_of_campaigns_sentence(result: Gate, margin: float, found: Sequence[Compare]) -> str:
-    """The gate's verdict on campaigns that ran one after the other, with the limits of such a gate."""
+    """States the gate's verdict on campaigns that ran one after the other, and the limits of such a gate."""
     if result is Gate.CANT_TELL and (lacking := [cell_id for one in found for _, cell_id in one.lacking]):
         known = f"Gate: can't tell whether it is slower by more than {numbers.percent(margin)}"
         return f"{known}: no usable run of {listed(list(dict.fromkeys(lacking)))} in one of them."
@@ -120,26 +120,26 @@ def gate_of_campaigns_sentence(result: Gate, margin: float, found: Sequence[Comp
     if result is Gate.CANT_TELL:
         return known
     return (
-        f"{known} Whatever affected one of the campaigns as a whole, such as another state of the machine, looks the "
-        "same. To leave that out, run the two specs in turns: storagelab run SPEC --against SPEC."
+        f"{known} A change that affected one whole campaign, such as another state of the machine, looks the "
+        "same. To rule that out, run the two specs in turns: storagelab run SPEC --against SPEC."
     )
 
 
 def provenance_sentences(found: Compare) -> list[str]:
-    """Says that the figures of one campaign are measured, and those of the other simulated."""
+    """Says that one campaign is measured and the other simulated; [] if both have the same provenance."""
     first, second = (campaign.findings.provenance or "nothing measured" for campaign in (found.first, found.second))
     if first == second:
         return []
     return [
-        f"{found.first.name} is {first}, {found.second.name} is {second}: the ratio compares a model with a machine, "
-        "and shows how far apart the two are."
+        f"{found.first.name} is {first}, {found.second.name} is {second}. The ratio shows how far the model is from "
+        "the machine."
     ]
 
 
 def unmatched_sentences(found: Compare) -> list[str]:
     lacking = [f"{cell_id} has no usable run in {name}, so it is not compared." for name, cell_id in found.lacking]
     if found.left_out:
-        lacking.append(f"Left out of the history, as a layout has no usable run there: {listed(found.left_out)}.")
+        lacking.append(f"Not in the history, because a layout has no usable run: {listed(found.left_out)}.")
     return lacking + [
         f"Only in {campaign.name}: {_cells(campaign, ids)}."
         for campaign, ids in ((found.first, found.only_first), (found.second, found.only_second)) if ids
@@ -153,7 +153,7 @@ def _cells(campaign: Campaign, ids: Sequence[str]) -> str:
 
 
 def matched_table(found: Compare) -> Table:
-    """Every layout that both campaigns have."""
+    """Returns the table of all layouts that both campaigns have."""
     unit = "s" if found.compared == "elapsed" else "µs" + PER[found.compared]
     times = 1.0 if found.compared == "elapsed" else 1e6
     headings = [Heading("layout", "prose"), Heading("verdict", "text"), Heading("change (joint 95 % CI)", "text"),
@@ -171,7 +171,9 @@ def matched_table(found: Compare) -> Table:
 
 
 def _ladder(found: Compare) -> Ladder:
-    """The matched layouts, the largest gain first, each with its time divided by that in the first campaign."""
+    """Returns a ladder of the matched layouts, the largest gain first. A ratio is a layout's time in the second
+    campaign divided by its time in the first.
+    """
     kinds: dict[str, Kind] = {"faster": "fastest", "slower": "slower"}
     rows = sorted(found.matched, key=lambda one: (_mark(one.ratio) != "faster", one.ratio.value))
     figures = [one.second for one in rows]
@@ -200,7 +202,9 @@ def _mark(ratio: Estimate | None) -> str:
 
 
 def manifest_table(found: Compare, runs: Mapping[str, Sequence[Run]]) -> Table:
-    """Keys of the spec, and facts of host and server, that differ; `runs`: each campaign's runs, by its name."""
+    """Returns the table of spec keys and of facts of host and server that differ between the campaigns. `runs` maps the
+    name of each campaign to its runs.
+    """
     names = found.latest, found.second.name
     headings = [Heading("what differs", "text"), *(Heading(name, "prose") for name in names)]
     asked = list(_spec_differences(found))
@@ -213,7 +217,7 @@ def manifest_table(found: Compare, runs: Mapping[str, Sequence[Run]]) -> Table:
 
 
 def _spec_differences(found: Compare) -> Iterator[tuple[str, str, str]]:
-    """(key, first, second) for each key in which the two specs differ."""
+    """Yields (key, first value, second value) for each key in which the two specs differ."""
     for line in differences(found.first.experiment.canonical, found.second.experiment.canonical):
         name, _, change = line.partition(": ")
         before, arrow, after = change.partition(" -> ")
@@ -221,9 +225,9 @@ def _spec_differences(found: Compare) -> Iterator[tuple[str, str, str]]:
 
 
 def environment_differences(found: Compare, runs: tuple[Sequence[Run], Sequence[Run]]) -> list[tuple[str, str, str]]:
-    """(fact, first, second) for each fact that is the same in all runs of a layout in each campaign, but differs
-    between the campaigns. A simulation has no host and no devices, so only facts that both campaigns have count if one
-    of them is measured.
+    """Returns (fact, first value, second value) for each fact that is the same in all of a layout's runs in one
+    campaign, but differs between the campaigns. A simulation has no host and no devices: if only one campaign is
+    measured, a fact counts only if both campaigns have it.
     """
     different: dict[tuple[str, str, str], None] = {}
     for one in found.matched:
@@ -237,7 +241,7 @@ def environment_differences(found: Compare, runs: tuple[Sequence[Run], Sequence[
 
 
 def flat(values: Mapping[str, object], parents: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Fact]]:
-    """Every value of nested tables, with its path."""
+    """Yields each value of nested tables with its path."""
     for name, value in values.items():
         path = (*parents, str(name))
         if isinstance(value, Mapping):
@@ -249,7 +253,7 @@ def flat(values: Mapping[str, object], parents: tuple[str, ...] = ()) -> Iterato
 
 
 def steady(runs: Iterable[Run]) -> dict[tuple[str, ...], Fact]:
-    """The facts of machine and server that all of these runs share, with their paths."""
+    """Maps the path of each fact of machine and server to its value, if all of these runs have the same value."""
     environments: list[Mapping[str, object]] = []  # thousands of runs share a few environments
     for run in runs:
         if run.measurement is not None and run.measurement.environment not in environments:
@@ -259,7 +263,9 @@ def steady(runs: Iterable[Run]) -> dict[tuple[str, ...], Fact]:
 
 
 def campaigns_paper(found: Sequence[Compare], differences: Sequence[Table], gated: str = "") -> Document:
-    """One or several campaigns against the first, as a short report. `differences`: how each differs from the first."""
+    """Returns a short report that compares each other campaign with the first. `differences` has a table for each of
+    them, on how it differs from the first.
+    """
     first = found[0].first
     verdicts = [verdict_sentence(one) for one in found]
     if gated:
@@ -275,7 +281,7 @@ def campaigns_paper(found: Sequence[Compare], differences: Sequence[Table], gate
         between = f"{one.latest} and {one.second.name}"
         tables.append(different.called(f"What differs between {between}"))
         if not different.rows:
-            notes.append(f"Nothing recorded of spec, host and server differs between {between}.")
+            notes.append(f"No recorded fact of spec, host or server differs between {between}.")
     every = [first, *(one.second for one in found)]
     kinds = " and ".join(dict.fromkeys(str(one.findings.provenance) for one in every))
     names = listed([one.name for one in (reversed(every) if found[0].history else every)])
@@ -286,7 +292,7 @@ def campaigns_paper(found: Sequence[Compare], differences: Sequence[Table], gate
 
 
 def _ranks(found: Compare) -> dict[str, int]:
-    """The ranks of columns. Times are dropped first, because their ratio says nearly the same."""
+    """Maps columns to their ranks. Times are dropped first, because their ratio says nearly the same."""
     first_s, second_s = (heading.text for heading in matched_table(found).headings[-2:])
     return {first_s: 3, second_s: 3, "cells": 2, "verdict": 1}
 
@@ -297,7 +303,7 @@ def _ranks(found: Compare) -> dict[str, int]:
 
 
 def with_pairs(of: Document, findings: Findings, pairs: Sequence[Pair], factor: str) -> Document:
-    """The report on one pair, with a table above it of all pairs that differ only in this factor."""
+    """Returns the report `of` one pair, with a table before it of all pairs that differ only in this factor."""
     headings = [Heading("layout", "prose"), Heading("cells", "text"), Heading("change (joint 95 % CI)", "text"),
                 Heading("verdict", "text")]  # fmt: skip
     rows = []
@@ -326,7 +332,7 @@ def _pair_mark(one: Pair) -> str:
 def with_gate(
     of: Document, basis: Basis, plan: Plan, pairs: Sequence[Pair], shown: Pair, margin: float
 ) -> Document:  # fmt: skip
-    """The report on the pair that is shown, with the gate's answer for all pairs before it."""
+    """Returns the report `of` the pair that is shown, with the gate's verdict on all pairs before it."""
     result = shown.gate or Gate.NOT_SLOWER
     many = f"{sum(one.gate is result for one in pairs)} of {len(pairs)} pairs"
     said = gate_sentence(result, margin)

@@ -1,4 +1,4 @@
-"""A capture as text and tables: which object reads and writes what, on which volume, and by which kind of process."""
+"""Shows a capture as text and tables: the reads and writes of each object, volume and kind of process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BY = {
 
 @dataclass
 class Sum:
-    """The sum of requests of one kind. `in_order` is None if it is unknown for any part."""
+    """The sum of requests of one kind. `in_order` and `seconds` are None if they are unknown for any part."""
 
     requests: int = 0
     bytes: int = 0
@@ -40,7 +40,7 @@ class Sum:
 
 
 def sums_by(rows: Iterable[IoRow], key: Callable[[IoRow], str]) -> dict[str, dict[str, Sum]]:
-    """Maps key and operation to the sum of the requests; the key with the most bytes and requests comes first."""
+    """Maps each key to a mapping from operation to the sum of its requests. The key with the most bytes comes first."""
     found: dict[str, dict[str, Sum]] = defaultdict(lambda: defaultdict(Sum))
     for row in rows:
         found[key(row)][row.operation].add(row)
@@ -52,12 +52,12 @@ def _weight(sums: dict[str, Sum]) -> tuple[int, int]:
 
 
 def shown_as(name: str, engine: str) -> str:
-    """The name of an object in reports. All of the server's own tables have one name in common."""
+    """Returns the name of an object in reports. All of the server's own tables share one name."""
     return SYSTEM if name.partition(".")[0] in ENGINES[engine].own_schemas else name
 
 
 def capture_paper(capture: Capture, name: str) -> Document:
-    """The report of a capture. `name` is the name of its folder."""
+    """Returns the report on a capture. `name` is the name of its folder."""
     manifest = capture.manifest
     whole = f"{ENGINES[manifest.engine].title} {manifest.server_version}"
     title = f"What {whole} reads and writes ({name})"
@@ -73,29 +73,29 @@ def _verdict(capture: Capture) -> str:
     most, sums = max(by_object.items(), key=lambda one: _weight(one[1])[1])
     share = numbers.percent(_weight(sums)[1] / total)
     per_s = numbers.rate(total / capture.manifest.seconds, "requests")
-    return f"In {length}, the server sent {per_s} to the operating system; {share} of them were for {most}."
+    return f"In {length}, the server sent {per_s} to the operating system, of which {share} were for {most}."
 
 
 def _notes(capture: Capture) -> Iterator[str]:
     manifest = capture.manifest
     if not manifest.complete:
-        yield f"The capture was cut off after {numbers.duration(manifest.seconds)}; what it had is here."
+        yield f"The capture was cut off after {numbers.duration(manifest.seconds)}. This is what it has."
     if manifest.connections is not None:
         done = (
             "" if manifest.transactions is None else f", {numbers.count(manifest.transactions)} {manifest.unit}s ended"
         )
-        yield f"{numbers.significant(manifest.connections, 2)} sessions worked at a time on average{done}."
+        yield f"On average, {numbers.significant(manifest.connections, 2)} sessions worked at once{done}."
     if manifest.unit == "unit":
         yield (
-            "Units are COMMITs, and changes that committed by themselves; reads that did so are missing. "
-            "With the instrument `transaction` of performance_schema enabled, all transactions are counted."
+            "A unit is a COMMIT or a change in autocommit mode. Reads in autocommit mode are not counted. "
+            "To count all transactions, enable the instrument `transaction` of performance_schema."
         )
     if manifest.machine is not None and manifest.machine.crowding > 1:
         yield f"The machine had other work: {manifest.machine}."
     yield from (f"After {numbers.duration(change.second)}: {change.what}" for change in manifest.changes)
     yield from manifest.notes
     if manifest.cost_percent is None:
-        yield "What capturing cost the server was not measured (--measure-cost does it)."
+        yield "The cost of the capture was not measured (--measure-cost measures it)."
 
 
 def _tables(capture: Capture) -> Iterator[Table]:
@@ -158,7 +158,7 @@ def _per_s(one: Sum, seconds: float) -> str:
 
 
 def _volumes(capture: Capture) -> Table:
-    """The server's requests to each volume, beside the requests that reached its devices."""
+    """Returns a table of the server's requests to each volume, beside the requests that reached its devices."""
     seconds = capture.manifest.seconds
     of = {one.id: one.volume for one in capture.manifest.objects}
     asked = sums_by(capture.io, lambda row: of.get(row.object, ""))

@@ -1,4 +1,4 @@
-"""Cautions as sentences in reports, and in a few words in the answer. Pure."""
+"""Writes cautions as sentences for reports, and in a few words for the answer. Pure."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from storagelab.words.names import noun
 
 
 def caution_sentence(caution: Caution, findings: Findings) -> str:
-    """One caution in one to three sentences: the problem, its size, and what to do about it."""
+    """Describes a caution in one to three sentences: the problem, its size, and what to do about it."""
     return re.sub(r"\s+", " ", caution.sentence(findings)).strip()
 
 
 def cautions_told(findings: Findings) -> list[tuple[list[Caution], str]]:
-    """All cautions as texts, the most serious first, each with the cautions that it covers. One text covers several
-    cautions of one kind, if the kind defines such a text.
+    """Returns the texts on all cautions, the most serious first. Each text comes with the cautions that it covers: one
+    caution, or all alike cautions of a kind if the kind defines a joint text.
     """
     told: list[tuple[list[Caution], str]] = []
     for one in sorted(findings.cautions, key=lambda caution: caution.severity != "caution"):
@@ -32,15 +32,15 @@ def cautions_told(findings: Findings) -> list[tuple[list[Caution], str]]:
 
 
 def caution_text(kind: str, findings: Findings, used: Collection[str] = ()) -> str:
-    """The short text for all cautions of one kind: that of a caution about one of the cells `used` or about all cells,
-    if there is one.
+    """Returns the short text of one caution of the kind, which stands for all of them. A caution about all cells or
+    about one of the cells `used` is preferred.
     """
     alike = [one for one in findings.cautions if one.kind == kind]
     return min(alike, key=lambda one: bool(one.cells) and not {*used} & {*one.cells}).brief(findings)
 
 
 def unable_text(fact: str, findings: Findings) -> str:
-    """Why the experiment can't answer its question, or can answer only a part of it."""
+    """Says why the experiment can't answer its question, or can answer only a part of it."""
     if any(one.kind == fact for one in findings.cautions):
         return caution_text(fact, findings)
     match fact:
@@ -54,7 +54,7 @@ def unable_text(fact: str, findings: Findings) -> str:
         case "untested" if in_parts_of_cycles(findings):
             return "runs count parts of checkpoint cycles"
         case "untested":
-            return "nothing tested, as the order was not random"
+            return "nothing tested: the order was not random"
         case "not-compared":
             absent = sum(one.elapsed_s is None for one in findings.cells)
             number, of = absent or len(findings.not_compared), len(findings.cells)
@@ -64,5 +64,5 @@ def unable_text(fact: str, findings: Findings) -> str:
 
 
 def found_sentences(findings: Findings, about: str) -> list[str]:
-    """The sentences of all kinds of findings that belong to this part of the answer."""
+    """Returns the sentences on the subject `about`, from all kinds of findings."""
     return [text for kind in kinds() if kind.about == about for text in kind.sentences(findings)]

@@ -1,6 +1,4 @@
-"""Texts on the figure by which cells are compared: their time, their work per second if all runs last equally long, or
-their latency. Pure.
-"""
+"""Texts on the compared figure: time, latency, or, if all runs last equally long, work per second. Pure."""
 
 from __future__ import annotations
 
@@ -23,11 +21,11 @@ PER: Mapping[Compared, str] = {
     "elapsed": "", "time-per-row": " per row", "time-per-request": " per request",
     "time-per-transaction": " per transaction", **_AT,
 }  # fmt: skip
-"""The text that follows "less time"."""
+"""Maps the compared figure to the text that follows "less time"."""
 
 
 def load_noun(findings: Findings, count: int = 1) -> str:
-    """The word for the conditions of a comparison: "load", or "condition" if more than the workload varies."""
+    """Returns the word for what layouts are compared under: "load", or "condition" if more than the workload varies."""
     given = [factor for factor in findings.factors if findings.loads and factor.name in findings.loads[0].load]
     return ("load" if all(map(is_load, given)) else "condition") + "s" * (count != 1)
 
@@ -42,7 +40,7 @@ def of_both_kinds(findings: Findings) -> bool:
 
 
 def in_parts_of_cycles(findings: Findings) -> tuple[str, ...]:
-    """The cells that are not compared because their runs contain incomplete checkpoint cycles."""
+    """Returns the ids of the cells that are not compared because their runs contain incomplete checkpoint cycles."""
     found = [one.cells for one in findings.cautions if one.kind == "checkpoint-cycles" and one.is_unable(findings)]
     return found[0] or tuple(cell.cell_id for cell in findings.cells) if found else ()
 
@@ -53,19 +51,19 @@ def set_time(findings: Findings) -> bool:
 
 
 def timed(findings: Findings) -> bool:
-    """Whether the duration of a run is a result. It is not if the spec sets it for all runs."""
+    """Whether the duration of a run is a result. If the spec sets the duration of all runs, it is not."""
     return not (findings.set_time or set_time(findings))
 
 
 def quantity(findings: Findings) -> str:
-    """The name of the judged figure: "completion time", "p99 latency"."""
+    """Returns the name of the compared figure: "completion time", "p99 latency"."""
     if by_latency(findings):
         return f"{findings.compared.removeprefix('latency-')} latency"
     return "completion time" if findings.compared == "elapsed" else f"time{per(findings)}"
 
 
 def spender(findings: Findings) -> str:
-    """The unit (a run, a transaction) to whose time the seconds of waits add up."""
+    """Returns the word for the thing to whose time the seconds of waits add up: "transaction" or "session"."""
     each = any(cell.each_s is not None for cell in findings.cells)
     return "transaction" if each else "session"
 
@@ -75,12 +73,12 @@ def by_latency(findings: Findings) -> bool:
 
 
 def by_rate(findings: Findings) -> bool:
-    """Whether cells are compared by their rate rather than by the time of a run or a latency."""
+    """Whether cells are compared by their rate, not by the time of a run or by a latency."""
     return findings.compared != "elapsed" and not by_latency(findings)
 
 
 def per(findings: Findings) -> str:
-    """The text that follows "less time"."""
+    """Returns the text that follows "less time" for the compared figure."""
     return PER[findings.compared]
 
 
@@ -89,24 +87,24 @@ def rate_unit(findings: Findings) -> str:
 
 
 def unit(findings: Findings) -> str:
-    """The unit in which a report shows the compared figure."""
+    """Returns the unit in which a report shows the compared figure."""
     return rate_unit(findings) if by_rate(findings) else "ms" if by_latency(findings) else "s"
 
 
 def times(findings: Findings) -> float:
-    """The factor from the compared figure, a rate or a number of seconds, to its unit."""
+    """Returns the factor that converts the compared figure, a rate or a number of seconds, to its `unit`."""
     return 1e3 if by_latency(findings) else 1.0
 
 
 def judged(findings: Findings, cell: CellSummary) -> Sample | None:
-    """The sample by which a cell is compared: its time, its rate if cells do different amounts of work or all runs last
-    equally long, or its latency.
+    """Returns the sample by which a cell is compared: its time, its latency, or its rate. Rates are compared if cells
+    do different amounts of work, or if all runs last equally long.
     """
     return judged_by(cell, findings.compared)
 
 
 def judged_text(findings: Findings, cell: CellSummary) -> str:
-    """The sample by which a cell is compared, with its interval, in words."""
+    """Writes the mean by which a cell is compared, with its unit and interval."""
     found = judged(findings, cell)
     if found is None:
         return ""
@@ -116,7 +114,7 @@ def judged_text(findings: Findings, cell: CellSummary) -> str:
 
 
 def milliseconds(latency: Estimate) -> str:
-    """A latency with its unit and its interval: "8.1 ms (95 % CI 7.9 to 8.3)"."""
+    """Writes a latency, given in seconds, with its unit and interval: "8.1 ms (95 % CI 7.9 to 8.3)"."""
 
     def text(value: float) -> str:
         return numbers.significant(1e3 * value)
@@ -125,23 +123,29 @@ def milliseconds(latency: Estimate) -> str:
 
 
 def decimals(samples: Sequence[Sample]) -> int:
-    """The decimals for a whole column, so that decimal points align: as many as the narrowest interval needs."""
+    """Returns the number of decimals for a column, so that decimal points align. It is what the narrowest interval
+    needs.
+    """
     return max((numbers.decimals_for([one.mean.value], one.mean.half_width) for one in samples), default=2)
 
 
 def spread(sample: Sample | None) -> float | None:
-    """The standard deviation as a fraction of the mean."""
+    """Returns the standard deviation as a fraction of the mean."""
     return None if sample is None or sample.sd is None or not sample.mean.value else sample.sd / sample.mean.value
 
 
 def ends(findings: Findings) -> tuple[str | None, str | None]:
-    """Ids of the cells with the smallest and the largest time, judged or not; None if no cell has one."""
+    """Returns the ids of the cells with the smallest and the largest time; None if no cell has a time. The cells need
+    not be judged.
+    """
     fastest = findings.fastest or next(iter(findings.best), None)
     return fastest, findings.worst if findings.worst != fastest else None
 
 
 def slowest_text(findings: Findings, worst: str) -> str:
-    """A sentence on the last cell of a ladder. Its mean may be smaller than that of a cell that may be the fastest."""
+    """Describes the cell `worst`, the last one of a ladder. It need not have the slowest mean: a cell that may be the
+    fastest can have a slower one.
+    """
     inside = next(load.cells for load in findings.by_load if worst in load.cells)
     means = {one: sample.mean.value for one in inside if (sample := judged(findings, findings.cell(one))) is not None}
     last = (min if by_rate(findings) else max)(means, key=means.__getitem__)
@@ -161,29 +165,33 @@ def change_text(findings: Findings, ratio: Estimate) -> str:
 
 
 def told(findings: Findings, effects: Iterable[Effect], *, at: bool) -> list[Effect]:
-    """The effects over all cells or, with `at`, at levels of other factors. In a race, only those that can be told
-    apart are included: the others rest on the few rounds in which all layouts ran, and the ladder is more precise.
+    """Returns the effects over all cells. With `at`, returns the effects at levels of other factors instead.
+
+    Of a race, only effects that differ from chance are included. Effects use only the few rounds in which all layouts
+    ran, and the ladder is more precise.
     """
     raced = bool(RaceSummary.of(findings))
     return [one for one in effects if bool(one.at) is at and (one.distinguishable or not raced)]
 
 
 def moves_throughput(findings: Findings, effect: Effect | Dependence) -> bool:
-    """Whether rates are compared and the effect is that of a condition. More connections do more work per second, but
-    the inverse of the rate is not the time of any of them.
+    """Whether cells are compared by their rate, and the factor is a condition such as the number of connections. More
+    connections do more work per second, but the inverse of this rate is not the time of any connection.
     """
     return by_rate(findings) and all(one.name != effect.factor for one in findings.layout_factors)
 
 
 def at_levels(findings: Findings, effect: Effect) -> list[Effect]:
-    """The effects of the same level at levels of other factors, each once."""
+    """Returns the effects of the same level at each level of other factors, without duplicates."""
     at = [one for one in (*findings.speed_ups, *findings.effects) if one.at]
     same = [one for one in at if (one.factor, repr(one.level)) == (effect.factor, repr(effect.level))]
     return list({level_text(one.at): one for one in same}.values())
 
 
 def effect_change(findings: Findings, effect: Effect) -> str:
-    """The change. For a level with opposite effects elsewhere, both extremes, as their mean would be meaningless."""
+    """Describes the change by an effect. If a level has opposite effects at levels of other factors, the text has both
+    extremes, because their mean would be meaningless.
+    """
     if effect.reverses:
         at = [one for one in at_levels(findings, effect) if one.distinguishable]
         ends = [pick(at, key=lambda one: one.ratio.value) for pick in (min, max)]
@@ -201,8 +209,8 @@ def effect_change(findings: Findings, effect: Effect) -> str:
 
 
 def of_choices(findings: Findings, effects: Iterable[Effect], *, at: bool) -> list[Effect]:
-    """Effects without the effects of conditions on rates. `at` asks for effects at levels of other factors; so does an
-    effect that reverses there, as a mean of opposites says nothing.
+    """Returns effects as `told` does, but without effects of conditions on rates. An effect that reverses is replaced
+    by its effects at levels of other factors, because a mean of opposite effects is meaningless.
     """
     found = (one for one in told(findings, effects, at=at) if not moves_throughput(findings, one))
     each = (told(findings, at_levels(findings, one), at=True) if one.reverses else [one] for one in found)
@@ -210,13 +218,13 @@ def of_choices(findings: Findings, effects: Iterable[Effect], *, at: bool) -> li
 
 
 def largest(effects: Iterable[Effect]) -> Effect | None:
-    """The largest effect that can be told apart from chance."""
+    """Returns the largest effect that can be told apart from chance; None if there is none."""
     differ = [effect for effect in effects if effect.distinguishable]
     return max(differ, key=lambda effect: abs(math.log(effect.ratio.value)), default=None)
 
 
 def largest_text(findings: Findings, effects: Sequence[Effect]) -> str:
-    """A sentence on the largest effect, or on why there is none."""
+    """States the largest effect, or says why there is none."""
     if (most := largest(effects)) is None:
         tested = any(effect.tested for effect in effects)
         return "No level can be told apart from the first." if tested else "None is tested."

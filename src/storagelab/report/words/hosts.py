@@ -1,4 +1,4 @@
-"""The findings on several hosts as text: how many agree, which host is odd, what differs between hosts. Pure."""
+"""Describes the findings on several hosts: how many agree, which host is odd, what differs between hosts. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SURE = 0.05
 
 
 def host_line(findings: Findings) -> list[str]:
-    """On how many hosts the layout in front is the fastest, and which host is odd; [] if there was one host."""
+    """Says on how many hosts the layout in front is the fastest, and which host is odd. [] if there was one host."""
     fleet = findings.fleet
     if fleet is None or len(fleet.counted) < 2:
         return []
@@ -24,19 +24,19 @@ def host_line(findings: Findings) -> list[str]:
 
 
 def host_sentences(findings: Findings) -> list[str]:
-    """To which hosts the verdict applies, and how hosts compare; [] if there was one host."""
+    """Says to which hosts the verdict applies, and how hosts compare. [] if there was one host."""
     fleet = findings.fleet
     if fleet is None:
         return []
     left = [host.name for host in fleet.hosts if not host.counted]
-    few = f"{hosts_text(left)} ran too few of the {noun(findings.factors, 2)} to take part in the verdict." * bool(left)
+    few = f"{hosts_text(left)} ran too few of the {noun(findings.factors, 2)} to count in the verdict." * bool(left)
     if len(fleet.counted) < 2:
         alone = fleet.counted[0].name if fleet.counted else "one host"
-        return [f"Runs come from {plural(len(fleet.hosts), 'host')}, but the verdict is that of {alone} alone.", few]
+        return [f"Runs come from {plural(len(fleet.hosts), 'host')}, but the verdict is only for {alone}.", few]
     sentences = [
         f"Runs come from {plural(len(fleet.counted), 'host')} ({hosts_text([host.name for host in fleet.counted])}), "
-        "and the verdict is for hosts like these. Each host counts once, and how much hosts "
-        "differ is in every interval.",
+        "and the verdict is for hosts like these. Each host counts once, and every interval includes the "
+        "differences between hosts.",
         few,
         f"{_won(findings, fleet)}.",
         _on_ratios(fleet),
@@ -46,7 +46,7 @@ def host_sentences(findings: Findings) -> list[str]:
 
 
 def host_table(findings: Findings) -> Table:
-    """A row for each host; no rows if there was only one host."""
+    """Returns a table with a row for each host; no rows if there was only one host."""
     headings = [Heading("host", "text"), Heading("rounds"), Heading("runs"),
                 Heading("time against the others (joint 95 % CI)", "text"), Heading("fastest there", "text"),
                 Heading("remark", "text")]  # fmt: skip
@@ -61,7 +61,7 @@ def host_table(findings: Findings) -> Table:
 
 
 def _won(findings: Findings, fleet: Fleet) -> str:
-    """Such as "The layout in front over all hosts is in front on 2 of 3 (not on db3)"."""
+    """Returns "The layout in front over all hosts is in front on 2 of 3 (not on db3)", or such a text on loads."""
     fastest = [load.fastest for load in findings.loads] or [findings.fastest]
     hosts = fleet.counted
     agree = [sum(at == own for at, own in zip(host.fastest, fastest, strict=True)) for host in hosts]
@@ -75,7 +75,7 @@ def _won(findings: Findings, fleet: Fleet) -> str:
 
 def _on_ratios(fleet: Fleet) -> str:
     if fleet.scatter is None or fleet.p_value is None:
-        return "Each host made one round, so how much hosts differ can't be told from noise; intervals hold both."
+        return "Each host made one round, so host differences can't be separated from noise; intervals hold both."
     low, high = (percent(end) for end in (fleet.scatter.low, fleet.scatter.high))
     if fleet.p_value < _SURE:
         return (
@@ -83,14 +83,14 @@ def _on_ratios(fleet: Fleet) -> str:
             f"standard deviation, 95 % CI {low} to {high}), more than chance explains."
         )
     return (
-        "Whether the ratio of two layouts' times differs from host to host can't be told from chance: it differs by "
-        f"at most {high} (one standard deviation, upper end of the 95 % CI)."
+        "From host to host, the ratio of two layouts' times may differ by at most "
+        f"{high} (one standard deviation, upper end of the 95 % CI). This can't be told from chance."
     )
 
 
 def _on_a_host(host: HostSummary) -> str:
     takes = change_estimate(host.level)
-    level = f"{host.name} is odd: it takes {takes} than the others, whatever the layout. That cancels in every ratio."
+    level = f"{host.name} is odd: it takes {takes} than the others with every layout. Ratios are not affected."
     ratios = f"{host.name} is odd: layouts compare differently there than on the others. Find out why."
     return " ".join(text for text, is_odd in ((level, host.odd_level), (ratios, host.odd_ratios)) if is_odd)
 
@@ -108,7 +108,7 @@ def _oddities(host: HostSummary) -> Iterator[str]:
 
 def _remark(host: HostSummary) -> str:
     if not host.counted:
-        return "too few layouts, takes no part"
+        return "too few layouts, not counted"
     return f"odd: {'; '.join(_oddities(host))}" if _is_odd(host) else ""
 
 

@@ -1,6 +1,7 @@
-"""The ladder: layouts under one load, the fastest first, each with its ratio to the fastest, figure and verdict.
+"""Makes ladders. A ladder lists the layouts under one load, the fastest first, each with its ratio to the fastest, its
+figure and its verdict.
 
-It formats the one record of comparison. Terminal, page, Markdown and chart files lay it out.
+The terminal, the page, the Markdown report and the chart files show the ladders that are made here.
 """
 
 from __future__ import annotations
@@ -21,13 +22,15 @@ from storagelab.words.names import is_counted, labels_of, level_in_short, level_
 _SHORT_UNITS = {"transactions/s": "tps"}
 _CLOSE = 1.02
 _ANY = 1.001
-"""A smaller lower bound of a ratio is not shown, because a reader would take it for no difference."""
+"""If the lower bound of a ratio is not larger, it is not shown, because a reader would take it for no difference."""
 _TOO_WIDE = 100.0
-"""If the ends of an interval differ by this factor, it is too wide to be informative."""
+"""If the upper end of an interval is more than this many times the lower end, the interval is not shown."""
 _WIDEST = 100.0
-"""The most by which the largest ratio may exceed the smallest, as a factor, if several ladders share a scale."""
+"""Several ladders share a scale only if the largest ratio is at most this many times the smallest."""
 _BEYOND = 1.5
-"""Intervals extend the axis to at most this many times the largest mean, and to the smallest mean divided by this."""
+"""The axis ends at most at the largest mean times this factor, and at least at the smallest mean divided by it. Wider
+intervals are cut.
+"""
 
 # --- verdicts ---------------------------------------------------------------------------------------------------------
 
@@ -43,12 +46,12 @@ def in_blocks(findings: Findings) -> bool:
 
 
 def apart_by_blocks(findings: Findings) -> bool:
-    """Whether each block has a ladder of its own."""
+    """Whether each block has its own ladder."""
     return in_blocks(findings) and findings.order == "randomised"
 
 
 def verdict_of(findings: Findings, cell_id: str) -> Mark:
-    """The verdict of a cell. An untested cell is never called fast or slow."""
+    """Returns the verdict on a cell. An untested cell is never called fast or slow."""
     judged: Judged = findings.load_of(cell_id) or findings
     if judged.verdict == "single-cell":
         return Mark("not-judged", "")
@@ -74,14 +77,16 @@ def verdict_of(findings: Findings, cell_id: str) -> Mark:
 
 
 def _front(findings: Findings, at_most_slower: float | None) -> Mark:
-    """The mark of a layout that may be the fastest. Without an upper bound of its slowness, the runs decide nothing."""
+    """Returns the mark of a layout that may be the fastest. If no upper bound on its slowness is known, the layout is
+    only "not told apart".
+    """
     may = at_most_slower is not None or in_blocks(findings)
     return Mark("may-be-fastest", "may be fastest") if may else Mark("not-told-apart", "not told apart")
 
 
 def ratio_of(findings: Findings, cell_id: str) -> Estimate | None:
-    """A cell's time divided by that of the fastest cell under its load or in its block, so 1 for the fastest. None for
-    a cell that is not judged although others are.
+    """Returns a cell's time divided by that of the fastest cell under its load or in its block. The fastest cell has 1.
+    None if the cell is not judged although others are.
     """
     judged: Judged = findings.load_of(cell_id) or findings
     if cell_id in judged.not_compared:
@@ -96,13 +101,13 @@ def ratio_of(findings: Findings, cell_id: str) -> Estimate | None:
 
 
 def ratio_decimals(findings: Findings) -> int:
-    """Three decimals if a layout is slower by less than 2 %, else two."""
+    """Returns 3 if a layout is slower by less than 2 %, else 2."""
     return 3 if any(one.distinguishable and one.ratio.value < _CLOSE for one in findings.comparisons) else 2
 
 
 def in_order(findings: Findings, cells: Iterable[CellSummary]) -> list[CellSummary]:
-    """Cells by load and block; then those that may be the fastest. Within these groups, they are sorted by ratio, or by
-    figure without a ratio. Cells without a figure come last.
+    """Sorts cells by load and by block. Within a block, cells that may be the fastest come first. Then cells are sorted
+    by their ratio or, without a ratio, by their figure. Cells without a figure come last.
     """
     loads = {cell_id: place for place, load in enumerate(findings.by_load) for cell_id in load.cells}
     speed, blocks = -1 if compared.by_rate(findings) else 1, apart_by_blocks(findings)
@@ -120,8 +125,8 @@ def in_order(findings: Findings, cells: Iterable[CellSummary]) -> list[CellSumma
 
 
 def ladders(findings: Findings, found: Answer, *, limit: float | None = None, most: int = MOST) -> tuple[Ladder, ...]:
-    """A ladder for each load and block; none if there is only one cell. `limit`: a limit for the compared figure, in
-    seconds or as a rate. All ladders together have `most` rows.
+    """Returns a ladder for each load and block; none if there is only one cell. `limit` is the reader's limit for the
+    compared figure, in seconds or as a rate. All ladders together have about `most` rows.
     """
     if len(findings.cells) < 2 or not any(compared.judged(findings, cell) for cell in findings.cells):
         return ()
@@ -133,8 +138,8 @@ def ladders(findings: Findings, found: Answer, *, limit: float | None = None, mo
 
 
 def on_one_scale(ladders: Sequence[Ladder]) -> Iterator[Ladder]:
-    """All ladders of an answer on one scale, so that bars of the same length are the same ratio; each on its own scale
-    if a common one would compress most of them.
+    """Puts all ladders of an answer on one scale, so that the same length is the same ratio everywhere. If a common
+    scale would compress most of them, each ladder has its own scale.
     """
     ends = [_ends(ladder) for ladder in ladders]
     whole = min(low for low, _ in ends), max(high for _, high in ends)
@@ -144,7 +149,7 @@ def on_one_scale(ladders: Sequence[Ladder]) -> Iterator[Ladder]:
 
 
 def _ends(ladder: Ladder) -> tuple[float, float]:
-    """The ends of the axis for the visible rows. Intervals much wider than the ladder extend beyond these ends."""
+    """Returns the ends of the axis for the visible rows. Intervals that are much wider extend beyond these ends."""
     shown = [rung.ratio for rung in ladder.shown() if rung.ratio]
     means = [1.0, ladder.limit or 1.0, *(one.value for one in shown)]
     low, high = (pick([*means, *(end for one in shown for end in (one.low, one.high) if end)]) for pick in (min, max))
@@ -152,7 +157,7 @@ def _ends(ladder: Ladder) -> tuple[float, float]:
 
 
 def _groups(findings: Findings) -> Iterator[tuple[str, list[CellSummary]]]:
-    """The cells that are compared with each other, by the levels they share."""
+    """Yields each group of cells that are compared with each other, with the levels that they share as text."""
     blocks = apart_by_blocks(findings)
     for load in findings.by_load:
         inside = [cell for cell in findings.cells if cell.cell_id in load.cells]
@@ -162,7 +167,7 @@ def _groups(findings: Findings) -> Iterator[tuple[str, list[CellSummary]]]:
 
 
 def shared(cells: Sequence[CellSummary]) -> dict[str, JsonValue]:
-    """The levels that all of these cells have."""
+    """Returns the levels that all of these cells have in common."""
     first = cells[0].levels.items()
     return {name: one for name, one in first if all(repr(cell.levels.get(name)) == repr(one) for cell in cells)}
 
@@ -171,7 +176,7 @@ def _ladder(
     findings: Findings, title: str, cells: Sequence[CellSummary], picked: Collection[str],
     limit: float | None, most: int, *, alone: bool,
 ) -> Ladder:  # fmt: skip
-    """`alone`: the ladder shows one layout under several loads, so nothing is judged."""
+    """Returns one ladder. If `alone`, it shows one layout under several loads, so nothing is judged."""
     known = {cell.cell_id: sample.mean for cell in cells if (sample := compared.judged(findings, cell)) is not None}
     varied = [
         factor.name for factor in findings.factors
@@ -197,7 +202,7 @@ def _ladder(
 
 
 def _name(levels: Sequence[str]) -> tuple[str, ...]:
-    """A text for each factor. The only layout of a ladder has no levels to name."""
+    """Returns a text for each factor. If no factor has a text, the layout is called "the layout"."""
     return tuple(levels) if any(levels) else ("the layout", *levels[1:])
 
 
@@ -205,7 +210,7 @@ _Write = Callable[[float], str]
 
 
 def _figures(findings: Findings, values: Sequence[float]) -> _Write:
-    """Returns a function that writes a ladder's figures: all in one unit, with the digits that the smallest needs."""
+    """Returns a function that writes a ladder's figures in one unit. Times have the digits that the smallest needs."""
     if compared.by_rate(findings):
         unit = compared.rate_unit(findings)
         return lambda value: f"{numbers.significant(value)} {_SHORT_UNITS.get(unit, unit)}"

@@ -1,4 +1,4 @@
-"""Predictions as text and tables: alone, and beside measured results. Pure."""
+"""Shows predictions as text and tables, alone or beside measured results. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MB = 1e6
 
 
 def predicted_paper(found: Prediction) -> Document:
-    """The verdict, the layouts, and the load that each puts on its volumes."""
+    """Returns the report on a prediction: the verdict, the layouts, and each layout's load on its volumes."""
     tables = [_layouts(found).called("Layouts", ranks={"limited by": 1, "at most": 3})]
     tables += [_volumes(one).called(f"Volumes, {_name(one)}") for one in found.layouts if one.volumes]
     refused = [f"Can't say for {_name(one)}: {one.cant_say}." for one in found.layouts if one.cant_say]
@@ -30,7 +30,9 @@ def predicted_paper(found: Prediction) -> Document:
 
 
 class Speed(NamedTuple):
-    """A row of a ladder of speeds. `times`: the speed relative to a reference layout, whose own has no interval."""
+    """A row of a ladder of speeds. `times`: the layout's speed divided by that of a reference layout. The reference
+    layout itself has 1 without an interval.
+    """
 
     name: tuple[str, ...]
     times: Estimate
@@ -40,7 +42,9 @@ class Speed(NamedTuple):
 
 
 def ladder_of_speeds(rows: Sequence[Speed], what: str) -> tuple[Ladder, ...]:
-    """Layouts, the fastest first. Ratios are to the fastest layout, with the intervals of the other layouts' speeds."""
+    """Returns a ladder of `rows`, which are sorted with the fastest first. Each ratio is a layout's time divided by
+    that of the fastest layout, with the interval of the layout's own speed.
+    """
     best = rows[0].times
     rungs = []
     for place, one in enumerate(rows):
@@ -62,7 +66,7 @@ def _verdict(found: Prediction) -> str:
     if not known:
         return "Can't say: see below."
     if not others:
-        return "The captured layout alone: name others in [layouts.NAME] to have them predicted."
+        return "There is only the captured layout. To predict others, add [layouts.NAME]."
     best = max(others, key=lambda one: _times(one).value)
     ratio = _times(best)
     figure = f"expect {times_text(ratio)} times today's rate"
@@ -75,7 +79,7 @@ def _verdict(found: Prediction) -> str:
 
 
 def _name(one: LayoutPrediction) -> str:
-    """The layout's name as `recommend` writes it."""
+    """Returns the layout's name as `recommend` writes it."""
     return "today" if one.name == PRESENT else one.name
 
 
@@ -105,7 +109,7 @@ def _layout(one: LayoutPrediction, *, counted: bool) -> list[str]:
 
 def _volumes(one: LayoutPrediction) -> Table:
     headings = [Heading("volume", "text"), Heading("IO/s"), Heading("MB/s"), Heading("reads"),
-                Heading("of what it can take")]  # fmt: skip
+                Heading("share of its limit")]  # fmt: skip
     rows = [
         [
             load.volume, numbers.significant(load.requests_per_s), numbers.significant(load.bytes_per_s / _MB),
@@ -121,13 +125,13 @@ CAPTION = "Predicted beside measured"
 
 
 def beside_sentence(found: Beside, predicted: str, measured: str) -> str:
-    """A sentence each on the order, the ratios and the misses."""
+    """Says how well the order and the ratios were predicted, and which intervals missed the measured ratio."""
     if len(found.rows) < 2:
         return (
             f"{predicted} and {measured} share {numbers.plural(len(found.rows), 'layout')}: there is nothing to order."
         )
     pairs = numbers.plural(len(found.apart), "pair of layouts", "pairs of layouts")
-    order = f"{measured} tells no two layouts apart, so no order can be checked"
+    order = f"{measured} shows no difference between layouts, so no order can be checked"
     if found.apart:
         order = f"{predicted} has the right order in {found.right} of {pairs} that {measured} tells apart"
     ratios = ""
@@ -142,7 +146,9 @@ def beside_sentence(found: Beside, predicted: str, measured: str) -> str:
 
 
 def beside_table(found: Beside, names: Mapping[str, str]) -> Table:
-    """The layouts with predicted and measured figures; `names` are their texts."""
+    """Returns the table of layouts with their predicted and measured figures. `names` maps the ids of layouts to their
+    texts.
+    """
     headings = [Heading("layout", "prose"), Heading("measured", "text", f"its speed over that of {names[found.base]}"),
                 Heading("predicted", "text"), Heading("off by", "number", "predicted over measured"),
                 Heading("verdict", "text")]  # fmt: skip
@@ -162,13 +168,13 @@ _VERDICTS = {None: "", True: "missed", False: "agrees"}
 
 
 def times_text(one: Estimate) -> str:
-    """A figure with its interval: "1.42 (95 %: 1.30 to 1.55)"."""
+    """Writes a figure with its interval: "1.42 (95 %: 1.30 to 1.55)"."""
     interval = numbers.ends_in_brackets(one, numbers.significant, f"{one.confidence * 100:.0f} %: ")
     return f"{numbers.significant(one.value)}{interval}"
 
 
 def with_beside(of: Document, found: Beside, names: Mapping[str, str], predicted: str, measured: str) -> Document:
-    """The report on the measured campaign, preceded by the prediction, with a ladder of both."""
+    """Returns the report `of` a measured campaign with the prediction before it. Its ladder shows both."""
     opened = of.opened_by(beside_sentence(found, predicted, measured))
     first = Section("beside", "Predicted beside measured", [beside_table(found, names)])
     return replace(opened, sections=[first, *of.sections], ladders=_both(found, names))
@@ -185,7 +191,7 @@ def prediction_paper(
 
 
 def _both(found: Beside, names: Mapping[str, str]) -> tuple[Ladder, ...]:
-    """The measured layouts, the fastest first, each with its prediction below it."""
+    """Returns a ladder of the measured layouts, the fastest first. Each layout's prediction is in the row below it."""
     rows = []
     for one in sorted(found.rows, key=lambda row: -row.measured.value):
         told, base = _VERDICTS[one.missed], one.name == found.base

@@ -1,4 +1,4 @@
-"""Which layouts are worth a move, as text and tables. Pure."""
+"""Shows in text and tables which layouts are worth a move of data. Pure."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from storagelab.words.names import listed as listed_words
 
 
 def advice_paper(found: Advice, statements: Mapping[str, Sequence[str]], spec: Path | None = None) -> Document:
-    """The proposals, the fastest first. `statements`: for each proposal, the statements for an administrator. `spec`:
-    the path of the spec that measures the proposals.
+    """Returns the report on the proposals, the fastest first. `statements` maps the name of a proposal to the SQL that
+    an administrator would run. `spec` is the path of the spec that measures the proposals.
     """
     notes = [*_notes(found), *found.notes]
     sections = [Section("proposals", "Proposals", [_proposals(found), _moves(found)])] if found.proposals else []
@@ -61,7 +61,9 @@ def _head(found: Advice) -> str:
 
 
 def _moved(one: Proposal, between: str = "") -> str:
-    """Such as "the log to c; orders and lines to b". `between` joins the things moved to one volume, if not "and"."""
+    """Describes the moves: "the log to c; orders and lines to b". `between` joins things that move to the same volume;
+    if it is "", they are joined by commas and "and".
+    """
     by_volume: dict[str, list[str]] = {}
     for move in one.moves:
         by_volume.setdefault(move.to, []).append(_name(move))
@@ -116,7 +118,7 @@ def _notes(found: Advice) -> Iterator[str]:
     if found.considered:
         searched = "all" if found.predicted == found.placements else f"{found.predicted:,} of"
         yield (
-            f"May move: {listed_words(list(found.considered))}. Predicted were {searched} {found.placements:,} "
-            "placements; moves that gain less than 2 % by themselves were taken back."
+            f"May move: {listed_words(list(found.considered))}. Predictions were made for {searched} "
+            f"{found.placements:,} placements; moves that gain less than 2 % were left out."
         )
-    yield f"A change is worth it from a gain of {numbers.percent(found.worth)} (--worth)."
+    yield f"A move must gain at least {numbers.percent(found.worth)} to be worth it (--worth)."

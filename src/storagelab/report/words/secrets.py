@@ -1,6 +1,6 @@
-"""Removes passwords from everything that leaves storagelab. Pure.
+"""Removes passwords from all texts that storagelab writes. Pure.
 
-A spec may not contain a password, so usually none is found. This is a safeguard against servers that quote one.
+A spec may not contain a password, so there is usually nothing to remove. But a server's message may quote a password.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _JSON_STRING = re.compile(
     r'"(?:[^"\\@pPiI]++|\\.|(?!TELLS)[pPiI])*+(?:TELLS)(?:[^"\\]++|\\.)*+"'.replace("TELLS", f"(?i:{'|'.join(_TELL)})"),
     re.DOTALL,
 )
-"""A JSON string that may hold a password. Text between strings can't, so a match begins where a string begins."""
+"""Matches a JSON string that may contain a password. Only strings can contain one, so a match is one whole string."""
 
 
 def masked(text: str) -> str:
-    """`text` with passwords of URLs ("://user:...@"), settings ("password=...", "PWD=...") and statements ("PASSWORD
-    '...'", "IDENTIFIED BY '...'") replaced by ***.
+    """Returns `text` with *** instead of the passwords in URLs ("://user:...@"), in settings ("password=...",
+    "PWD=...") and in statements ("PASSWORD '...'", "IDENTIFIED BY '...'").
     """
     if "@" in text:
         text = _IN_URL.sub(rf"\g<1>{MASK}", text)
@@ -34,8 +34,8 @@ def masked(text: str) -> str:
 
 
 def masked_json(text: str) -> str:
-    """JSON with each of its strings `masked`."""
-    small = text.lower()  # a large export has millions of characters, and usually none of these words
+    """Returns the JSON document `text` with `masked` applied to each of its strings."""
+    small = text.lower()  # a search first: a large export has millions of characters, and usually no such word
     if not any(word in small for word in _TELL):
         return text
     return _JSON_STRING.sub(lambda found: json.dumps(masked(json.loads(found[0])), ensure_ascii=False), text)

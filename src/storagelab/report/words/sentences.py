@@ -1,7 +1,8 @@
-"""The evidence: the findings in full as sentences; and the sentences that a brief adds to the answer. Pure.
+"""Writes the evidence, which is all findings as sentences. Also writes the sentences that a brief adds to the answer.
+Pure.
 
-A sentence says "can't be told apart" and never "equal": runs can show a difference, never its absence. Text is plain,
-with ordinary spaces; `keep_together` puts no-break spaces between numbers and units if lines are wrapped.
+A sentence says "can't be told apart" and never "equal", because runs can show a difference but never its absence. Texts
+have ordinary spaces. Where lines are wrapped, `keep_together` puts no-break spaces between numbers and units.
 """
 
 from __future__ import annotations
@@ -40,11 +41,13 @@ from storagelab.words.numbers import change_estimate, differs_by, plural, rows_p
 _EFFECTS_SHOWN, _EFFECTS_LARGEST = 8, 4
 _DISAGREEMENTS_SHOWN = 2
 _ADJUSTED_LEAST = 0.0005
-"""A smaller adjustment, as a fraction, is not reported."""
+"""The smallest adjustment of a mean that is reported, as a fraction of the mean."""
 
 
 def sentences(findings: Findings, found: Answer | None = None) -> list[str]:
-    """All evidence except the cautions, the largest of each subject first; [] while nothing is measured."""
+    """Returns all evidence except the cautions. On each subject, the largest finding comes first. [] while nothing is
+    measured.
+    """
     if not any(cell.elapsed_s is not None for cell in findings.cells):
         return []
     named: set[str] = set()
@@ -70,14 +73,14 @@ def sentences(findings: Findings, found: Answer | None = None) -> list[str]:
 
 
 def _not_compared(findings: Findings) -> list[str]:
-    """The cells that can't be compared with the fastest, and why."""
+    """Names the cells that can't be compared with the fastest, and says why."""
     left = [findings.cell(cell_id) for cell_id in findings.not_compared]
     reasons = {
         "no run with a time": [cell.levels for cell in left if cell.elapsed_s is None],
         "fewer than two rounds with the fastest": [cell.levels for cell in left if cell.elapsed_s is not None],
     }
     parts = [f"{group_text(cells, findings.factors)} ({why})" for why, cells in reasons.items() if cells]
-    return [f"Not compared: {'; '.join(parts)}. Until they are, no winner can be named."] if parts else []
+    return [f"Not compared: {'; '.join(parts)}. Without them, no winner can be named."] if parts else []
 
 
 def _on_what_is_compared(findings: Findings) -> list[str]:
@@ -85,14 +88,16 @@ def _on_what_is_compared(findings: Findings) -> list[str]:
         return []
     if compared.set_time(findings):
         per = compared.per(findings)
-        return [f"The spec says how long all runs last, so they are compared by their time{per}."]
+        return [f"The spec sets how long all runs last, so they are compared by their time{per}."]
     which = noun(findings.factors, 2).capitalize()
     verb = f"{'insert' if findings.unit == 'rows' else 'do'} different numbers of {findings.unit}"
     return [f"{which} {verb}, so they are compared by their time{compared.per(findings)}."]
 
 
 def _on_latency(findings: Findings) -> list[str]:
-    """The loads under which throughput and the 99th percentile of latency surely disagree about the fastest cell."""
+    """Names the loads under which the cell with the highest throughput surely is not the one with the lowest 99th
+    percentile of latency.
+    """
     groups = [[findings.cell(cell_id) for cell_id in load.cells] for load in findings.loads] or [list(findings.cells)]
     told_apart = {frozenset((row.cell_id, row.best_cell_id)) for row in findings.comparisons if row.distinguishable}
     found = [one for cells in groups if (one := disagreement(cells, told_apart)) is not None]
@@ -105,21 +110,21 @@ def _disagreement(findings: Findings, found: Disagreement) -> str:
     return (
         f"Throughput and latency disagree: {fastest} does the most transactions, but its p99 latency is "
         f"{compared.milliseconds(found.fastest_s)}, and that of {lowest} only {compared.milliseconds(found.lowest_s)}, "
-        f"each from {runs}. One run that stalls can set a 99th percentile."
+        f"each from {runs}. One stalled run can determine a 99th percentile."
     )
 
 
 def _on_loads(findings: Findings) -> list[str]:
-    """How layouts are compared under several loads."""
+    """Says how layouts are compared under several loads."""
     if findings.verdict != "by-load":
         return []
     layouts, load = noun(findings.layout_factors, 2).capitalize(), compared.load_noun(findings)
-    costs = f"the effects of factors say what a {load} costs"
+    costs = f"the effects of factors show what a {load} costs"
     return [f"{layouts} are compared with the fastest under the same {load}; {costs}."]
 
 
 def _on_two(findings: Findings) -> Iterator[str]:
-    """The verdict on the slower of two layouts against the other."""
+    """If there are only two layouts, compares the slower one with the other."""
     for row in findings.comparisons if len(findings.cells) == 2 else ():
         slower, best = (findings.cell(cell_id).name for cell_id in (row.cell_id, row.best_cell_id))
         change = change_text(findings, row.ratio)
@@ -130,13 +135,13 @@ def _on_two(findings: Findings) -> Iterator[str]:
 
 
 def _on_the_best(findings: Findings) -> list[str]:
-    """The figures of the fastest layout."""
+    """Gives the figures of the fastest layout."""
     best = next((findings.cell(cell_id) for cell_id in findings.best), None)
     if best is None or best.elapsed_s is None or best.work_per_s is None:
         return []
     compared_only = any(findings.cell(one).elapsed_s is not None for one in findings.not_compared)
     which = "Fastest" if findings.verdict == "winner" else f"Fastest mean{' of those compared' * compared_only}"
-    within = " of its block, and between blocks no verdict is given" if in_blocks(findings) else ""
+    within = " of its block (blocks are not compared)" if in_blocks(findings) else ""
     time = [] if compared.set_time(findings) else [numbers.seconds_estimate(best.elapsed_s.mean)]
     rate = rows_per_s_estimate(best.work_per_s.mean, compared.rate_unit(findings))
     start = f"{which}{within}: {best.name}, " if len(findings.cells) > 1 else "The layout: "
@@ -145,7 +150,7 @@ def _on_the_best(findings: Findings) -> list[str]:
 
 
 def _on_adjusted_means(findings: Findings) -> list[str]:
-    """How means are adjusted, and the largest adjustment; [] if none is, or if there are several hosts."""
+    """Says how means are adjusted, and gives the largest adjustment. [] if none is adjusted, or with several hosts."""
     by: dict[str, float] = {}
     for cell in [] if findings.fleet is not None else findings.cells:
         sample = compared.judged(findings, cell)
@@ -157,14 +162,14 @@ def _on_adjusted_means(findings: Findings) -> list[str]:
     if not name or by[name] < _ADJUSTED_LEAST:
         return []
     return [
-        "Means are adjusted for the rounds that a layout missed, and for what the run before left behind: by up to "
+        "Means are adjusted for missed rounds and for the effect of the run before. The largest adjustment is "
         f"{numbers.percent(by[name])}, {name}."
     ]
 
 
 def _on_effects(findings: Findings) -> list[str]:
-    """A sentence for each factor, the largest effect first. Effects of a single factor are left out unless it is a
-    load, because they would repeat the comparisons.
+    """Returns a sentence for each factor, the largest effect first. If there is only one factor and no load, there are
+    no sentences, because they would repeat the comparisons.
     """
     if (len(findings.factors) < 2 and not findings.loads) or findings.verdict in ("too-few-runs", "untested"):
         return []
@@ -178,7 +183,7 @@ def _on_effects(findings: Findings) -> list[str]:
 
 
 def _effect_sentence(findings: Findings, name: str, effects: Sequence[Effect]) -> str:
-    """States the effects of a factor. If it has very many levels, only those that differ most are stated."""
+    """States the effects of a factor. If the factor has very many levels, only the largest effects are stated."""
     left = len(effects) - _EFFECTS_LARGEST if len(effects) > _EFFECTS_SHOWN else 0
     if left:
         effects = sorted(effects, key=lambda one: -abs(math.log(one.ratio.value)))[:_EFFECTS_LARGEST]
@@ -201,7 +206,9 @@ SENTENCES_MAX = 3
 
 
 def what_if_sentences(findings: Findings) -> list[str]:
-    """At most three sentences: dependences and changes by their size, and the drives' history; [] if there are none."""
+    """Returns at most three sentences: on effects that depend on another factor, the largest first, and on the drives'
+    history.
+    """
     past = found_sentences(findings, "gains")
     if findings.verdict == "too-few-runs":
         return past
@@ -221,7 +228,7 @@ def what_if_sentences(findings: Findings) -> list[str]:
 
 
 def _is_the_verdict(findings: Findings, found: Dependence) -> bool:
-    """Whether the verdicts under each load already say this: one factor is the load, the other the only choice."""
+    """Whether the verdicts under each load already say this. They do if `within` is a load and nothing is averaged."""
     return findings.verdict == "by-load" and not found.averaged and found.within in findings.loads[0].load
 
 
@@ -230,7 +237,7 @@ def _size(ratio: Estimate) -> float:
 
 
 def _cost(findings: Findings, found: Dependence, cost: LevelCost) -> str:
-    """The cost of a level here that is the best level elsewhere."""
+    """States the cost of a level at `cost.at`, although it is the best level at `cost.taken_from`."""
     takes = "take" if is_counted(found.factor) and cost.level != 1 else "takes"
     return (
         f" With {phrase(found.within, [cost.at])}, {phrase(found.factor, [cost.level])}, the fastest with "
@@ -244,7 +251,9 @@ def averaged(found: Dependence) -> str:
 
 
 def _independent(findings: Findings) -> list[str]:
-    """Says that one level will do everywhere, for the factor of which this is true against the most other factors."""
+    """Says that some levels of a factor may be the best at all levels of other factors. The sentence is on the factor
+    for which this holds with the most other factors.
+    """
     of_factor: dict[str, list[Dependence]] = {}
     names = {factor.name: factor for factor in findings.factors}
     for found in findings.dependences:
@@ -288,7 +297,9 @@ def _changes(findings: Findings, found: Dependence, step: EffectChange) -> str:
 
 
 def to_decide(findings: Findings, found: Answer) -> Iterator[str]:
-    """What follows the recommendation: the gain, the price, and what is unknown; nothing if nothing is recommended."""
+    """Yields the sentences after the recommendation: the gain, the price, and what is unknown. If nothing is
+    recommended, only the sentences on the ceiling remain.
+    """
     used = [choice for choice in found.choices if choice.pick is not None and not found.no_verdict]
     told = [*Ceiling.sentences(findings)]
     for choice in used[:CHOICES]:
@@ -311,8 +322,8 @@ def to_decide(findings: Findings, found: Answer) -> Iterator[str]:
 
 
 def _gained(findings: Findings, choice: Choice) -> str:
-    """How much more time than the fastest three layouts take: the nearest that is surely slower, the slowest, and the
-    first of the spec. Over several loads: the range for the slowest.
+    """Says how much more time than the fastest these layouts take: the first of the spec, the nearest that is surely
+    slower, and the slowest. Over several loads, it gives only the range for the slowest.
     """
     judged = [load for load in findings.by_load if not choice.loads or load.load in choice.loads]
     rows = {row.cell_id: row for row in findings.comparisons if row.distinguishable}
@@ -333,12 +344,14 @@ def _gained(findings: Findings, choice: Choice) -> str:
 
 
 def _named(what: str, cell: CellSummary) -> str:
-    """A layout's name; if it is long, a reference to the ladder."""
+    """Returns `what` with the layout's name in brackets. A long name is left out, because the ladder has it."""
     return f"{what} ({cell.text})" if len(cell.text) <= LONGEST else what
 
 
 def _priced(findings: Findings, choice: Choice) -> str:
-    """The price of the layout, and the fastest cheaper layout and the fastest dearer one, each with its gain."""
+    """Gives the price of the layout to use. Then it gives the fastest cheaper layout and the fastest dearer one, each
+    with its price and its change of time.
+    """
     pick = findings.cell(choice.pick.cell_id if choice.pick else choice.meant[0])
     load = findings.load_of(pick.cell_id)
     inside = [cell for cell in findings.cells if load is None or cell.cell_id in load.cells]
@@ -358,7 +371,7 @@ def _priced(findings: Findings, choice: Choice) -> str:
 
 
 def _than(findings: Findings, cell: CellSummary, other: CellSummary) -> str:
-    """How much more time a cell takes than the other or, if the two were not compared, than the fastest."""
+    """Says how much more time a cell takes than the other or, if they were not compared, than the fastest."""
     ids = {cell.cell_id, other.cell_id}
     both = [row for row in findings.comparisons if row.tested and {row.cell_id, row.best_cell_id} == ids]
     for row in both:

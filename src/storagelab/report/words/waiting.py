@@ -1,6 +1,6 @@
-"""Waits as text: which waits explain a difference, how they change, and the notes on a wait table. Pure.
+"""Describes waits: how they change along a factor, and the notes on a wait table. Pure.
 
-Fractions are of session time: connections x elapsed.
+Shares are fractions of session time, which is the number of connections times the elapsed time.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _METHOD_NOTES = {
     "sampled": "~ sampled: estimated shares, rough counts", "derived": "* derived from the kernel's totals",
 }  # fmt: skip
 METHODS: dict[Method, str] = {"counter": "counted", "sampled": "sampled", "derived": "derived"}
-"""How each method obtains a figure, as text."""
+"""Maps each method of obtaining a figure to its text."""
 
 
 def wait_text(wait_type: str, analogue: str, named: set[str] | None = None) -> str:
-    """A wait type with its SQL Server name the first time: "Lock:extend (PAGELATCH_UP on PFS in SQL Server's
+    """Names a wait type, the first time with its SQL Server name: "Lock:extend (PAGELATCH_UP on PFS in SQL Server's
     words)".
 
-    `named` collects the names that earlier sentences explained.
+    `named` is the set of wait types that earlier sentences explained; this function adds to it.
     """
     known = named is not None and wait_type in named
     if named is not None:
@@ -41,18 +41,18 @@ def wait_text(wait_type: str, analogue: str, named: set[str] | None = None) -> s
 
 
 def wait_names_sentence(findings: Findings) -> list[str]:
-    """The engines' own names for each class of waits, if engines are compared."""
+    """Lists the engines' own names for each class of waits; [] if engines are not compared."""
     shown = {item.wait_type for item in findings.wait_trends} & findings.wait_names.keys()
     parts = [
         f"{name} = {', '.join(natives[:_NAMES_SHOWN])}"
         for name, natives in findings.wait_names.items()
         if name in shown
     ]
-    return [f"Waits of different engines are joined by what is waited for: {'; '.join(parts)}."] if parts else []
+    return [f"Waits of different engines are grouped by what they wait for: {'; '.join(parts)}."] if parts else []
 
 
 def wait_trend_sentences(findings: Findings, named: set[str]) -> list[str]:
-    """How a wait changes along the ordered factor: one sentence per wait type, for those that change most."""
+    """Says how waits change along a factor with ordered levels: a sentence for each of the waits that change most."""
     moves: dict[str, tuple[float, WaitTrend, int, int]] = {}
     for trend in findings.wait_trends:
         shares = {place: share for place, share in enumerate(trend.shares) if share is not None}
@@ -79,8 +79,8 @@ def _trend_sentence(findings: Findings, trend: WaitTrend, low: int, high: int, n
 
 
 def crowd_sentence(crowd: WaitingTask) -> str:
-    """The longest sampled queue for one object: "12 sessions wait for PAGELATCH_UP on 5:1:1520, a PFS page"; "" if no
-    two sessions were seen to wait for the same.
+    """Describes the longest sampled queue for one object: "12 sessions wait for PAGELATCH_UP on 5:1:1520, a PFS page".
+    "" if no sample has two sessions that wait for the same object.
     """
     if crowd.sessions < 2:
         return ""
@@ -94,12 +94,12 @@ def crowd_sentence(crowd: WaitingTask) -> str:
 
 
 def on_text(thing: str) -> str:
-    """The object waited for, as text after the name of the wait; "" if `thing` is in brackets, so not an object."""
+    """Returns the text " on THING" that follows the name of a wait; "" if `thing` is in brackets and thus no object."""
     return "" if thing.startswith("(") else f" on {thing}"
 
 
 def no_waits_sentence(cell: CellSummary) -> str:
-    """Why a cell has no wait table."""
+    """Says why a cell has no wait table."""
     if cell.elapsed_s is None:
         return "No run of this cell was measured."
     if cell.raw_io:
@@ -110,7 +110,7 @@ def no_waits_sentence(cell: CellSummary) -> str:
 
 
 def no_waits_anywhere_sentence(findings: Findings) -> str:
-    """Why no cell has a wait table; "" if any has."""
+    """Says why no cell has a wait table; "" if a cell has one."""
     measured = [cell for cell in findings.cells if cell.elapsed_s is not None]
     if not measured:
         return "No run was measured, so there are no waits to show."
@@ -119,7 +119,9 @@ def no_waits_anywhere_sentence(findings: Findings) -> str:
 
 
 def audit_sentences(cell: CellSummary) -> list[str]:
-    """CPU time, the share of session time that waits and CPU time explain, and any independent count of them."""
+    """Gives the CPU time, the share of session time that waits and CPU time add up to, and an independent count of that
+    share if there is one. Then it lists the benign waits.
+    """
     lines = []
     for row in cell.waits:
         if not row.is_wait:
@@ -127,13 +129,13 @@ def audit_sentences(cell: CellSummary) -> list[str]:
             lines.append(f"{row.wait_type}: {numbers.seconds(row.wait_s)}{share} ({METHODS[row.method]}; no wait)")
     if cell.available_s:
         shown = sum(row.wait_s for row in cell.waits) / cell.available_s
-        rest = "; the rest is of sessions that had finished, or unexplained" if shown < _WHOLE else ""
+        rest = "; the rest is time after sessions finished, or unexplained" if shown < _WHOLE else ""
         whole = f"session time (connections x elapsed, {numbers.seconds(cell.available_s)})"
         lines.append(f"All waits + CPU: {numbers.percent(shown, 1)} of {whole}{rest}.")
     if cell.explained is not None:
         lines.append(
-            "Audit, independent of these rows: CPU time, the waits that were seen, and the time of sessions that had "
-            f"finished are {numbers.percent(cell.explained, 1)} of session time."
+            "Audit, independent of these rows: CPU time, observed waits, and the time after sessions "
+            f"finished add up to {numbers.percent(cell.explained, 1)} of session time."
         )
     elif cell.waits:
         lines.append("CPU time could not be read, so whether waits + CPU explain the whole time is unknown.")
@@ -141,12 +143,12 @@ def audit_sentences(cell: CellSummary) -> list[str]:
         benign = [row for row in cell.waits if row.is_wait and row.wait_type in one.wait_types and row.wait_s > 0]
         if benign:
             named = ", ".join(f"{row.wait_type} {numbers.seconds(row.wait_s)}" for row in benign)
-            lines.append(f"Benign, so only in the uncut table: {named} (list of {one.date}: {one.name}).")
+            lines.append(f"Benign, so only in the full table: {named} (list of {one.date}: {one.name}).")
     return lines
 
 
 def wait_footnotes(rows: Sequence[TableRow]) -> list[str]:
-    """How a table's figures were obtained, and the meaning of its empty columns."""
+    """Says how a table's figures were obtained, and what its empty columns mean."""
     methods = {row.method for row in rows}
     notes = [note for method, note in _METHOD_NOTES.items() if method in methods]
     lines = ["; ".join(notes)] if notes else []

@@ -1,4 +1,4 @@
-"""Why one layout takes longer than another, as text and tables. Pure."""
+"""Explains in text and tables why one layout takes longer than another. Pure."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ SMALLER = "smaller changes"
 
 
 def why_sentence(case: Case, after: str, before: str, ratio: Estimate | None, per: str = "") -> str:
-    """Why the time of `after` differs from that of `before`, with its evidence: "c08 against c01: 9 % less time
-    (...). Waits for page latches take 736 s less of each session's time, ...".
+    """Explains why the time of `after` differs from that of `before`: "c08 against c01: 9 % less time (...). Waits for
+    page latches take 736 s less of each session's time, ...".
     """
     waterfall = case.waterfall
     plain_change = numbers.change(waterfall.after_s / waterfall.before_s)
@@ -45,7 +45,7 @@ def why_sentence(case: Case, after: str, before: str, ratio: Estimate | None, pe
     found = reasons(case)
     start = f"{after} against {before}: {shown}"
     if not found:
-        return f"{start}. No kind of wait surely explains a quarter of that."
+        return f"{start}. No kind of wait surely explains a quarter of it."
     text = "; ".join(_reason_text(one, f" of each {waterfall.of}'s time" * (one is found[0])) for one in found)
     return f"{start}. {text[0].upper()}{text[1:]}.{_against(case, found)}"
 
@@ -60,26 +60,24 @@ def _reason_text(reason: Reason, of_what: str) -> str:
 
 
 def _limit_text(reason: Reason, limit: AtLimit) -> str:
-    """The volume that is at its limit in the slower cell: the time of its requests, the least time that the limits
-    allow in both cells, and the waits in the queue.
+    """Describes the volume that is at its limit in the slower cell: the least time of the requests at the limits of
+    each cell, and the waits that this queue causes.
     """
     slower, faster = max(limit.before_s, limit.after_s), min(limit.before_s, limit.after_s)
     least = f"its requests alone take {numbers.seconds(slower)} at that limit"
     if faster > 0:
-        least += f", against {numbers.seconds(faster)} that the volumes allow at best at the other"
-    queue = (
-        f"; behind it {'stands' if len(reason.types) == 1 else 'stand'} {listed(reason.types)}" if reason.types else ""
-    )
+        least += f", and at least {numbers.seconds(faster)} at the limits of the faster one"
+    queue = f"; its queue causes {listed(reason.types)}" if reason.types else ""
     share, of_change = numbers.percent(limit.share), numbers.percent(reason.share)
     return (
-        f"volume {limit.volume} stood at its limit, {numbers.limit_text(limit.rate, limit.limit)}, for {share} of the "
+        f"volume {limit.volume} was at its limit, {numbers.limit_text(limit.rate, limit.limit)}, for {share} of the "
         f"slower one's time: {least} ({of_change} of the change){queue}"
     )
 
 
 def _subject(reason: Reason) -> str:
-    """Such as "waits for page latches (PAGELATCH_UP) take"; without the wait types if the kind of wait has the same
-    name.
+    """Returns subject and verb, such as "waits for page latches (PAGELATCH_UP) take". The wait types are left out if
+    they are only the name of the kind of wait.
     """
     name, types = reason.step.thing.name, listed([one for one in reason.types if one not in CLASS_NAMES.values()])
     named = f" ({types})" if types else ""
@@ -95,16 +93,17 @@ def _subject(reason: Reason) -> str:
 
 
 def _along(reason: Reason) -> str:
-    """The changes that accompany a step, on the device or in the number of waiting sessions."""
+    """Describes what accompanies a step: a change of the device's figures, or the object that most sessions wait for.
+    "" if neither is known.
+    """
     if reason.device is not None:
         one = reason.device
         before, after = (figure_text(one.figure.quantity, value) for value in (one.before, one.after))
         return {
-            "write_amplification": f", as {one.figure.device} writes {after} times what it is given "
-            f"instead of {before}",
+            "write_amplification": f", because {one.figure.device} writes {after} times its input instead of {before}",
             "queue": f", with {after} requests under way at {one.figure.device} instead of {before}",
-            "read_latency_s": f", as a read takes {after} instead of {before}",
-        }.get(one.figure.quantity, f", as a write takes {after} instead of {before}")
+            "read_latency_s": f", a read takes {after} instead of {before}",
+        }.get(one.figure.quantity, f", a write takes {after} instead of {before}")
     if reason.crowd is not None:
         crowd = reason.crowd
         return (
@@ -114,7 +113,7 @@ def _along(reason: Reason) -> str:
 
 
 def _against(case: Case, found: Sequence[Reason]) -> str:
-    """The changes in the opposite direction, if they are large; "" otherwise."""
+    """Names the large changes in the opposite direction; "" if there are none."""
     total = case.change_s
     back = [
         step for step in case.waterfall.steps
@@ -134,12 +133,14 @@ def signed_seconds(value_s: float) -> str:
 
 
 def thing_text(thing: Thing) -> str:
-    """ "PAGEIOLATCH_EX, signal"; the resource part of a wait has only the wait's name."""
+    """Returns the name of a step. The signal part of a wait is "PAGEIOLATCH_EX, signal"; the resource part has only the
+    wait's name.
+    """
     return f"{thing.name}, signal" if thing.part == "signal" else thing.name
 
 
 def folded(waterfall: Waterfall, most: int = MAX_STEPS) -> list[Step]:
-    """The steps to show, the largest first, and one step for the sum of all others, so that a table still adds up."""
+    """Returns the steps to show, the largest first. One last step is the sum of all others, so that a table adds up."""
     least = NEGLIGIBLE * max(waterfall.before_s, waterfall.after_s)
     shown = [step for step in waterfall.steps if abs(step.change.value) >= least][:most]
     rest = [step for step in waterfall.steps if step not in shown]
@@ -153,8 +154,8 @@ def folded(waterfall: Waterfall, most: int = MAX_STEPS) -> list[Step]:
 def waterfall_table(
     waterfall: Waterfall, before: str, after: str, ratio: Estimate | None = None, parts: Waterfall | None = None
 ) -> Table:
-    """Seconds of the mean connection: the time before, each step, and the time after. Below each step are its `parts`,
-    if there are several. With `ratio`, the whole change has the interval of the comparison.
+    """Returns a table of each step's seconds in the mean connection, before and after, and of the whole time. If a step
+    has several `parts`, they are below it. With `ratio`, the whole change has the interval of that comparison.
     """
     rows = []
     for step in folded(waterfall):
@@ -185,7 +186,7 @@ def figure_text(quantity: Quantity, value: float) -> str:
 
 
 def device_table(devices: Sequence[DeviceChange], before: str, after: str) -> Table:
-    """The devices' figures before and after. A change within its interval is marked, because it may be chance."""
+    """Returns a table of the devices' figures before and after. If a change may be chance, its row says so."""
     headings = [Heading("devices", "text"), Heading("of", "text"), Heading(before), Heading(after),
                 Heading("change", "text")]  # fmt: skip
     rows = [
@@ -199,7 +200,7 @@ def device_table(devices: Sequence[DeviceChange], before: str, after: str) -> Ta
 
 
 def crowd_sentence(case: Case, slower: str) -> list[str]:
-    """The objects that sessions of the slower cell waited for."""
+    """Names the objects that most waiting sessions of the slower cell waited for; [] if none is known."""
     parts = [
         f"{one.wait_type}{on_text(one.kind)} ({numbers.percent(one.share)}, up to "
         f"{numbers.plural(one.most, 'session')} at once)"
@@ -214,7 +215,7 @@ def crowd_sentence(case: Case, slower: str) -> list[str]:
 
 
 def pair_paper(findings: Findings, before: str, after: str, ratio: Estimate | None, case: Case | None) -> Document:
-    """The comparison of the cells `before` and `after`; `case` is None if one of the cells has no waits."""
+    """Returns the report that compares the cells `before` and `after`. `case` is None if a cell has no waits."""
     cells = findings.cell(before), findings.cell(after)
     notes = [
         f"{cell_entry(cell.cell_id, cell.text)}: {compared.judged_text(findings, cell) or 'no time measured'}"
@@ -231,10 +232,10 @@ def pair_paper(findings: Findings, before: str, after: str, ratio: Estimate | No
         return paper(title, provenance, f"{change}No waterfall: {no_waits_sentence(missing)}", notes, ())
     devices = device_table(case.devices, before, after).called("What the devices did", ranks={"change": 1})
     if not adds_up(findings):
-        verdict = f"{change}No waterfall: waits add up to the time of a mean transaction, not to what is compared here."
+        verdict = f"{change}No waterfall: waits add up to the mean transaction's time, which is not compared here."
         return paper(title, provenance, verdict, notes, (devices,))
     table = waterfall_table(case.waterfall, before, after, ratio, case.parts)
-    caption = "Where each second of a connection went (-: a part of the row above)"
+    caption = "How a connection spent its time (-: a part of the row above)"
     spent = table.called(caption, ranks={"95 % interval, s": 1})
     notes += crowd_sentence(case, after if case.change_s > 0 else before)
     return paper(title, provenance, why_sentence(case, after, before, ratio, per), notes, (spent, devices))

@@ -1,13 +1,13 @@
 "use strict";
-// The time series of two runs: of the two pinned cells, or of any run that a reader asks for. Every mark of a chart that names
-// a run leads to its series.
+// Draws the time series of two runs. These are runs of the two pinned cells, or a run that the reader chooses. A click on a
+// mark of a run, in any chart, shows its series.
 
 window.storagelab.seriesOfPair = ({ data, state, views, PINS, place, widthOf, figure, keepAddress }) => {
   const { series: known, labelled, choice } = window.storagelab;
   let rows = [];
   const cellOf = (pin) => data.cells[state.pins[pin]];
   const runsOf = (pin) => known.of[state.pins[pin]];
-  // The first is the median run.
+  // The first run of a cell is its median run.
   const runOf = (pin) => runsOf(pin).find((run) => run.repetition === state.runs[pin]) || (state.runs[pin] === null ? runsOf(pin)[0] : null);
   const pairText = () => (state.pins[0] === state.pins[1] ? `Two runs of ${cellOf(0).name}` : `A: ${cellOf(0).name}. B: ${cellOf(1).name}`);
 
@@ -33,9 +33,9 @@ window.storagelab.seriesOfPair = ({ data, state, views, PINS, place, widthOf, fi
     const said = PINS.map((pin, number) => [pin, runOf(number), number]).filter(([, run]) => run).map(([pin, run, number]) => {
       const steps = run.at.length > 1 ? run.at[1] - run.at[0] : run.at[0];
       const median = run === runsOf(number)[0] ? ", the median run" : "";
-      return `${pin}: repetition ${run.repetition}${median}, a point for every ${figure(steps, 2)} s or so`;
+      return `${pin}: repetition ${run.repetition}${median}, a point about every ${figure(steps, 2)} s`;
     });
-    return `${title}, ${unit} (${data.where}). ${said.join("; ")}. Each point is the mean of its stretch; a band goes from the least to the most sample in it.`;
+    return `${title}, ${unit} (${data.where}). ${said.join("; ")}. Each point is the mean of a period; the band goes from its smallest to its largest sample.`;
   }
 
   async function draw() {
@@ -68,14 +68,14 @@ window.storagelab.seriesOfPair = ({ data, state, views, PINS, place, widthOf, fi
     place("explore-series-caption").textContent = `${pairText()}. ${caption(title, unit)}` +
       (missing.length ? ` ${missing.join(" and ")}: no time series.` : "");
     const peak = (pin) => Math.max(...lines.filter((line) => line.pin === pin).flatMap((line) => line.mean));
-    place("figure-pair-series").setAttribute("aria-label", `Chart: ${title.toLowerCase()} of A and B (${data.where}), ${unit}. Highest mean of a stretch: ` +
+    place("figure-pair-series").setAttribute("aria-label", `Chart: ${title.toLowerCase()} of A and B (${data.where}), ${unit}. Highest mean of a period: ` +
       PINS.filter((pin) => lines.some((line) => line.pin === pin)).map((pin) => `${figure(peak(pin))} in ${pin}`).join(", ") + ".");
     if (!views.series) return;
     const width = widthOf("figure-pair-series") - 70;
     await views.series.signal("width", Math.max(150, width)).signal("unit", unit).data("series", rows).resize().runAsync();
   }
 
-  // Marks outside of this part carry their words: "CELL, repetition N" and more.
+  // The labels of marks outside of this part begin with "CELL, repetition N".
   const MARKS = ".chart > figure[id]:not(#figure-all-cells, #figure-pair-series) svg :is(path, line, rect)[aria-label]";
   function runNamed(words) {
     const found = /^(.*), repetition (-?\d+)\b/.exec(words || "");

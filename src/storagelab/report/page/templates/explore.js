@@ -1,6 +1,6 @@
 "use strict";
-// The block of all cells: its table is sorted and filtered, its charts are filled, and two cells are put side by side. What a
-// reader has chosen stands in the address. Labels come from specs and stores, so they only ever become text.
+// Sorts and filters the table of all cells, fills its charts, and shows two cells side by side. The address keeps the reader's
+// choices. Labels come from specs and stores, so this script inserts them only as text, never as HTML.
 
 (async () => {
   await window.storagelab.later;
@@ -12,11 +12,11 @@
   const rows = [...table.tBodies[0].rows];
   const PINS = ["A", "B"];
   const MOST_WAITS = 12;
-  const MOST_BOXES = 8; // of a factor, that are not folded
-  const SMALLEST_WAIT = 0.003; // of the largest, to be drawn; the table has all
+  const MOST_BOXES = 8; // if a factor has more levels, they are folded
+  const SMALLEST_WAIT = 0.003; // smaller waits, as a fraction of the largest, are only in the table
   const MOST_COUNTERS = 16;
   const SCROLLED_PX = 80;
-  const ONE_CELL = "A and B are of one cell, and this page has its means only. What each run waited for and counted is in the raw data.";
+  const ONE_CELL = "A and B are of one cell, and this page has only its means. The waits and counters of each run are in the raw data.";
   const PLOT_CHOICES = ["axis", "colour", "panels"];
   const SCALES = [["linear", "linear"], ["log", "logarithmic"], ["own", "own axis for each panel"]];
   const first = data.pinned.length === 2 ? data.pinned : data.cells.length > 1 ? [0, 1] : [0, 0];
@@ -38,7 +38,7 @@
     (!state.tied || front.includes(cell.verdict)) &&
     cell.name.toLowerCase().includes(state.find.toLowerCase());
 
-  // The filters in words; "" for none.
+  // Returns the filters in words; "" if there are none.
   function filterWords() {
     const of = [...state.levels].map(([factor, levels]) => `${data.factors[factor].text} = ${data.factors[factor].levels.filter((_, at) => levels.has(at)).join(" or ")}`);
     if (state.tied) of.push("what may be the fastest");
@@ -46,7 +46,7 @@
     return of.length ? `only ${of.join("; ")}` : "";
   }
 
-  // No tick in a factor means any of its levels.
+  // If no level of a factor is ticked, all its levels are shown.
   function choose(factor, level, isChosen) {
     const levels = state.levels.get(factor) || new Set();
     if (isChosen) levels.add(level); else levels.delete(level);
@@ -74,7 +74,7 @@
       make("label", { className: "tick" }, tied, make("span", {}, "only what may be the fastest")), all, found);
   }
 
-  // The rows are one stop of the keyboard; arrows go on from there.
+  // The Tab key reaches one control in all rows; the arrow keys go from there to the others.
   function headings() {
     [...table.tHead.rows[0].cells].forEach((cell, column) => {
       const button = make("button", { type: "button", className: "sort", title: cell.title, onclick: () => {
@@ -82,7 +82,7 @@
         changed();
       } }, cell.textContent);
       cell.removeAttribute("title");
-      cell.dataset.name = cell.textContent; // for paper, where a row with a button would not be repeated
+      cell.dataset.name = cell.textContent; // for paper: headings with a button would not be repeated on each sheet
       cell.replaceChildren(button);
     });
     table.tHead.rows[0].prepend(make("th", { scope: "col", className: "pin" }, "pin"));
@@ -90,7 +90,7 @@
       const buttons = PINS.map((name, pin) => make("button", { type: "button", className: "pin",
         "aria-label": `Pin ${name}: ${data.cells[at].name}`, onclick: () => setPin(pin, at) }, name));
       row.prepend(make("td", { className: "pin" }, ...buttons));
-      // What names the layout stays in view beside its id once its own columns have been scrolled away.
+      // If the columns of levels have been scrolled away, the levels are shown beside the id.
       const { id, name } = data.cells[at];
       Object.assign(row.querySelector("th"), { title: name }).dataset.levels = name.slice(id.length + 2, -1);
     });
@@ -115,7 +115,7 @@
     });
   }
 
-  // A column that lies partly below the one that stays in view is not shown, as a part of a figure looks like another figure.
+  // A column that is partly below the fixed column is hidden, because a part of a figure looks like another figure.
   const covered = make("style");
   function hold() {
     around.classList.toggle("scrolled", around.scrollLeft > SCROLLED_PX);
@@ -139,7 +139,7 @@
     });
   }
 
-  // Of a cell, the median run is shown unless a reader asks for another one.
+  // A newly pinned cell shows its median run, until the reader chooses another run.
   function setPin(pin, at) {
     state.pins[pin] = at;
     place("explore-two").open = true;
@@ -153,7 +153,7 @@
       labelled(`pin ${name}`, choice(options, String(state.pins[pin]), (value) => setPin(pin, Number(value))))));
   }
 
-  // What a reader does is kept in the address; what the page does by itself is not.
+  // The address keeps what the reader does, but not what the page does by itself.
   function changed(byReader = true) {
     performance.mark("explore-begins");
     const visible = data.cells.map(shown);
@@ -187,7 +187,7 @@
     return Promise.all(drawings).then(() => performance.measure("explore", "explore-begins"));
   }
 
-  // Whether something differs from what it was when it was last asked for: what has not changed is not drawn again.
+  // Whether a value differs from that of the last call. If it does not, nothing is drawn again.
   function isNew(name, value) {
     const said = JSON.stringify(value);
     const differs = latest[name] !== said;
@@ -239,7 +239,7 @@
     return true;
   }
 
-  // A run is shown beside the median run of its cell.
+  // Shows a run beside the median run of its cell.
   function pinRun(at, repetition) {
     Object.assign(state, { pins: [at, at], runs: [null, repetition] });
     return true;
@@ -324,7 +324,7 @@
       return [`${name}, ${group}`, text(0, counter), text(1, counter), Number.isFinite(times) ? `× ${figure(times)}` : ""];
     });
     const heads = ["counter", "A", "B", "B / A"];
-    const caption = `Means of a run (${data.where}), those first that differ most`;
+    const caption = `Means of a run (${data.where}), the largest differences first`;
     const rest = lines.slice(MOST_COUNTERS);
     place("explore-counters-table").replaceChildren(...(lines.length ? [tableOf(caption, heads, lines.slice(0, MOST_COUNTERS))] : [make("p", {}, "None.")]),
       ...(rest.length ? [make("details", {}, make("summary", {}, `${rest.length} more`), tableOf(`The rest. ${caption}`, heads, rest))] : []));
@@ -333,7 +333,7 @@
   function sideFacts() {
     const [a, b] = state.pins;
     const lines = data.facts.filter((fact) => fact.of[a] !== fact.of[b]).map((fact) => [fact.name, fact.values[fact.of[a]], fact.values[fact.of[b]]]);
-    const facts = tableOf("Everything asked for and read back that differs between A and B, and not from run to run", ["fact", "A", "B"], lines);
+    const facts = tableOf("Requested and read-back facts that differ between A and B, but not between the runs of one", ["fact", "A", "B"], lines);
     facts.classList.add("pair");
     place("explore-facts-table").replaceChildren(lines.length ? facts : make("p", {}, "Nothing that was asked for or read back differs."));
   }
@@ -356,13 +356,13 @@
     return made;
   }
 
-  // A chart in a closed part has no width yet, but will have its section's.
+  // A chart in a closed part has no width yet. Once it is open, its width will be that of its section.
   const widthOf = (name) => Math.min(place(name).clientWidth || place("explore").clientWidth, 1200);
   function panelWidth(panelled, made) {
     const panels = new Set(made.map((row) => row[panelled])).size || 1;
     return Math.max(150, (widthOf("figure-all-cells") - 75) / Math.min(views.columns, panels) - 18);
   }
-  // Whether the labels of the axis have no space side by side. Long ones are in lines of some 18 letters.
+  // Whether the labels of the axis don't fit side by side. Long labels have lines of about 18 letters.
   function isUpright(field, width) {
     const { levels } = data.factors[Number(field.slice(1))] || { levels: [""] };
     return levels.length * 7 * Math.min(18, Math.max(...levels.map((text) => text.length))) > width;
@@ -406,7 +406,7 @@
     await views.waits.signal("width", Math.max(120, Math.min(width - 250, 640))).data("waits", waitRows()).resize().runAsync();
   }
 
-  // The kind of its axis is part of a chart's making, so another kind makes it anew, with the choices that it had.
+  // The chart must be made again if the reader chooses another kind of axis. It keeps the reader's other choices.
   async function embedAll(drawn) {
     const spec = structuredClone(data.plots.all);
     spec.columns = views.columns;
@@ -436,7 +436,7 @@
 
   async function draw() {
     await window.storagelab.runScript("runtime");
-    // The titles of axis and legend follow the reader's choice; Vega-Lite has no words for that, Vega has.
+    // The titles of axis and legend depend on the reader's choice. Vega-Lite can't express this, Vega can.
     const titled = { "of the axis": "titles[axis]", "of colours": `titles[colour] + ' (${data.where})'` };
     const patch = (vega) => JSON.parse(JSON.stringify(vega), (key, value) => (key === "title" && titled[value] ? { signal: titled[value] } : value));
     const given = { mode: "vega-lite", actions: false, ast: true, renderer: "svg", tooltip: false, patch };
@@ -449,20 +449,20 @@
       const value = field >= 0 ? `f${field}` : chosen.get(name);
       if (param.bind.options.includes(value)) param.value = value;
     });
-    // The rows of the first drawing come with the chart, since an axis without any has no ends.
+    // The chart gets rows for its first drawing, because an axis without rows has no ends.
     const drawn = async (figure, of, values) => {
       const { view } = await window.vegaEmbed(`#figure-${figure}`, { ...of, data: { ...of.data, values } }, given);
       place(`figure-${figure}`).setAttribute("role", "img");
       return view;
     };
-    // A chart without any row is not drawn, nor is one that no pair of cells could fill: its axes would be endless.
+    // A chart is not drawn if it would never have a row, because its axes would have no ends.
     if (data.cells.some((cell) => cell.mean !== undefined)) await embedAll(drawn);
     else place("figure-all-cells").parentElement.classList.add("empty");
     if (data.waited.some((of) => of.length)) views.waits = await drawn("pair-waits", data.plots.waits, waitRows());
     await series.draw();
     if (series.any()) views.series = await drawn("pair-series", data.plots.series, series.rows());
     await changed(false);
-    asked(); // again, as the charts above have grown
+    asked(); // again, because the charts above the target have become taller
     window.storagelab.settle();
     document.documentElement.dataset.explore = "drawn";
   }
@@ -471,7 +471,7 @@
   series.leadTo(showRun);
   const asked = () => { if (location.hash.startsWith("#run-")) window.storagelab.reveal(place("explore-series")); };
   const folded = [place("explore-chart"), place("explore-two")];
-  // What an address has chosen is open; it always names two cells, often only those of the beginning.
+  // Opens the parts with choices from the address. An address always names two cells, but they may be the first two.
   function openChosen() {
     if ([...PLOT_CHOICES, "scale"].some((name) => chosen.has(name))) folded[0].open = true;
     const isOther = (name, pin) => chosen.has(`run${name}`) || (chosen.has(name) && state.pins[pin] !== first[pin]);
@@ -488,7 +488,7 @@
   window.addEventListener("resize", () => { clearTimeout(latest.resized); latest.resized = setTimeout(() => changed(false), 200); });
   asked();
   openChosen();
-  // Charts are drawn when their part opens for the first time.
+  // The charts are drawn when the reader opens one of these parts for the first time.
   let drawing;
   folded.forEach((part) => part.addEventListener("toggle", () => {
     drawing = drawing || draw().catch((error) => {

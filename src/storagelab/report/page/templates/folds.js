@@ -1,6 +1,6 @@
 "use strict";
-// Shows what a reader asks for: opens folded parts, one cell of many, what a link leads to; hides what the filters of
-// cells leave out; makes the page ready for paper; and loads the page of a running campaign again.
+// Opens folded parts, cells and the targets of links. Hides cells that the filters leave out. Prepares the page for
+// printing. Reloads the page of a running campaign.
 
 (() => {
   const api = window.storagelab;
@@ -8,7 +8,7 @@
   const byId = (id) => document.getElementById(id);
   const parts = [...document.querySelectorAll("main > section > details.part")];
 
-  // A part's content waits as the text of a <noscript>, which costs nothing, until the part opens.
+  // Until a part opens, its content is only the text of a <noscript>, so the browser does not lay it out.
   function fill(part) {
     const waiting = part.querySelector(":scope > noscript");
     if (!waiting) return;
@@ -18,7 +18,7 @@
   }
   document.addEventListener("toggle", (event) => { if (event.target.open) fill(event.target); }, true);
 
-  // A link to a section opens it; a link into a closed part opens whatever it lies in; a link to a cell chooses it.
+  // A link to a section opens the section. A link into closed parts opens all of them. A link to a cell chooses the cell.
   const named = () => decodeURIComponent(location.hash.slice(1).split("&")[0].replace(/%(?![\da-f]{2})/gi, "%25"));
   function openTarget() {
     const name = named();
@@ -32,16 +32,16 @@
     const own = target.querySelector(":scope > details.part");
     if (own) own.open = true;
     parts.filter((part) => part.open).forEach(fill);
-    (target.closest(".chart") || target).scrollIntoView(); // a figure with its title
+    (target.closest(".chart") || target).scrollIntoView(); // a figure is shown with its title
     api.lead(target.closest("main > section"));
   }
   window.addEventListener("hashchange", openTarget);
   document.addEventListener("click", (event) => {
     const link = event.target.closest && event.target.closest("a[href^='#']");
-    if (link && link.getAttribute("href") === location.hash) openTarget(); // no change of the address, so no event
+    if (link && link.getAttribute("href") === location.hash) openTarget(); // the address is the same: no hashchange event
   });
 
-  // One cell of many: its waits, who waited for what, and its counters.
+  // Shows one cell of many: its waits, who waited for what, and its counters.
   const chooser = byId("cell-chooser");
   const list = make("select", { id: "cell-list", onchange: () => put(api.cells.find(([anchor]) => anchor === list.value)) });
   const shown = make("div", { id: "cell-shown", "aria-live": "polite" });
@@ -69,16 +69,16 @@
     put(api.cells[0]);
   }
 
-  // Paper has the answer, every cell, each chart once, the waits of the fastest cell and of the last one, and how it was
-  // measured. Its style shows closed parts.
-  const TALL_PX = 620, SHEET_PX = (271 / 25.4) * 96, SMALLEST = 0.7; // of a chart's size
+  // Paper has the answer, every cell, each chart once, the waits of the fastest cell and of the last one, and how they
+  // were measured. The style for paper also shows closed parts. A chart may shrink to the fraction SMALLEST of its size.
+  const TALL_PX = 620, SHEET_PX = (271 / 25.4) * 96, SMALLEST = 0.7;
   const moved = [];
   window.addEventListener("beforeprint", () => {
     parts.forEach(fill);
     if (chooser) shown.replaceChildren(...[api.cells[0], api.cells[api.cells.length - 1]].flatMap((cell) => cellParts(cell, `paper-${cell[0]}`)));
     const boxOf = (chart, form) => chart.querySelector(`svg.${form}, .${form} svg`)?.getAttribute("viewBox").split(" ").map(Number);
     document.querySelectorAll(".body:has(> .chart)").forEach((body) => {
-      // The tallest come last, so that tables and lower charts fill the sheet before.
+      // The tallest charts come last, so that tables and lower charts fill the sheets before them.
       const children = [...body.children];
       body.append(...children.filter((one) => boxOf(one, "wide")?.[3] > TALL_PX));
       moved.push(() => body.append(...children));
@@ -89,7 +89,7 @@
     };
     const charts = [...document.querySelectorAll(".chart")];
     charts.forEach((chart) => chart.classList.remove("half"));
-    charts.forEach((chart) => { // two in a row; one alone is lower in its wide form
+    charts.forEach((chart) => { // two low charts share a row in their narrow form; a single chart keeps its wide form
       const next = chart.nextElementSibling;
       if (!chart.matches(".half") && next?.matches(".chart") && isLow(chart) && isLow(next)) [chart, next].forEach((one) => one.classList.add("half"));
     });
@@ -100,7 +100,7 @@
     if (chooser) put(api.cells.find(([anchor]) => anchor === list.value));
   });
 
-  // What a function measures and sets while the page has the style and the width of paper.
+  // Calls a function while the page has the style and the width of paper.
   function asOnPaper(run) {
     const rules = [...document.styleSheets].flatMap((sheet) => [...sheet.cssRules]).filter((rule) => rule.media);
     const before = rules.map((rule) => rule.media.mediaText);
@@ -111,7 +111,7 @@
     rules.forEach((rule, at) => { rule.media.mediaText = before[at]; });
   }
 
-  // A chart that is a little too high for the rest of its sheet becomes smaller.
+  // If a chart is a little too high for the rest of its sheet, it is made smaller.
   function fitSheets(charts) {
     const start = byId("answer").getBoundingClientRect().bottom;
     const drawings = (chart) => [...chart.querySelectorAll("svg")];
@@ -136,9 +136,9 @@
     });
   }
 
-  // The filters rule all that belongs to single cells: the list of cells, rows of tables, and marks of charts, whose words
-  // begin or end with the name of their cell. What compares levels of factors uses all cells. Captions say which.
-  const MOST_BARS = 24; // on a sheet of paper
+  // The filters apply to single cells: the list of cells, rows of tables, and marks of charts. The label of such a mark
+  // begins or ends with the name of its cell. Comparisons of levels use all cells. Captions say what applies.
+  const MOST_BARS = 24; // as many as are readable on a sheet of paper
   let filter = null;
   function filterIn(part) {
     if (!filter) return;
@@ -169,7 +169,7 @@
       caption.querySelectorAll(isStarred ? ".hidden" : ".hidden, .star").forEach((one) => { one.hidden = isOfCells && Boolean(words); });
       const unnamed = figure.querySelector(".wide .role-legend-title.left-out")?.textContent.replace(/ \(.*/, "");
       const drawn = `Drawn: ${there.size < chosen ? `${whole ? "the fastest " : ""}${there.size} of ${chosen} cells, ` : ""}${words}${unnamed ? `; none is ${unnamed}` : ""}. `;
-      caption.querySelector(".of").textContent = isEmpty ? "This chart has none of these cells; “Two cells side by side” has all." : words && `${isOfCells ? drawn : ""}Of all layouts: `;
+      caption.querySelector(".of").textContent = isEmpty ? "This chart has none of these cells; “Two cells side by side” has all cells." : words && `${isOfCells ? drawn : ""}Of all layouts: `;
       figure.dataset.filter = isOfCells ? words : "";
     });
     part.querySelectorAll("tbody tr > th:first-child").forEach((head) => {
@@ -177,8 +177,8 @@
       if (number !== undefined && !head.closest("#explore")) head.parentElement.hidden = !visible[number];
     });
   }
-  // What belongs to marks that are left out goes with them: lines through them, panels that have no others, and in a chart
-  // of a row for each cell the row. The next panel or row takes the place, and the chart becomes as much shorter.
+  // If marks are left out, so are lines through them and panels with no other marks. If each cell has a row in a chart, the
+  // row is left out, too. The next panels or rows move up, and the chart becomes shorter.
   const drawnAt = (one) => one.dataset.at ?? one.getAttribute("transform") ?? "";
   const placeOf = (one) => drawnAt(one).match(/-?[\d.]+/g).map(Number);
   const move = (one, by) => {
@@ -207,7 +207,7 @@
     });
     shorten(svg, by);
   }
-  // Of a legend, the entries without marks of their colour go.
+  // Leaves out the entries of a legend that have no visible marks of their colour.
   function leaveOutOfLegends(svg) {
     const inks = (one) => ["fill", "stroke"].map((name) => one.getAttribute(name)).filter((ink) => /^#(?!ffffff)/.test(ink));
     const drawn = new Set([...svg.querySelectorAll(".role-mark [aria-label]")].filter((mark) => !mark.closest(".left-out")).flatMap(inks));
@@ -273,8 +273,8 @@
     all.textContent = open ? "Fold the evidence" : "Open everything";
   });
 
-  // The page of a running campaign loads itself again, until its reader stops it. What was open is open again, and what
-  // was at the top of the window is there again, also once charts above it have been drawn, unless its reader has moved.
+  // The page of a running campaign reloads itself until the reader stops this. Then the same parts are open, and the same
+  // part is at the top of the window, also after charts above it have been drawn. If the reader scrolls, it stays there.
   const soFar = byId("so-far");
   const keyOf = (part) => `${part.closest("section").id} ${[...part.closest("section").querySelectorAll("details")].indexOf(part)}`;
   let left = history.state?.open && history.state;

@@ -1,5 +1,5 @@
 "use strict";
-// Adds tooltips for pointer and keyboard, and charts and raw data as files. The page is readable without it.
+// Adds tooltips for pointer and keyboard, and saves charts and raw data as files. The page is readable without this script.
 
 (() => {
   const tip = document.getElementById("tip");
@@ -27,12 +27,12 @@
     return select;
   }
 
-  // As many digits as a chart can support: a thousandth of its axis.
+  // Writes a value with as many digits as can be read from a chart: to a thousandth of its axis.
   function rounded(value, end) {
     return value.toLocaleString("en", { maximumFractionDigits: Math.max(0, 2 - Math.floor(Math.log10(end))) });
   }
 
-  // A line over time is one mark: the pointer's place selects the point, and the axes give its value.
+  // A line over time is one mark. The pointer's position selects the point, whose value follows from the ends of the axes.
   function pointOf(line, event) {
     const { endS, most, unit } = line.closest("figure").dataset;
     const frame = line.closest(".mark-group").querySelector('.background:not([d="M0,0h0v0h0Z"])').getAttribute("d");
@@ -40,13 +40,13 @@
     const at = new DOMPoint(event.clientX, event.clientY).matrixTransform(line.getScreenCTM().inverse());
     const points = [...line.getAttribute("d").matchAll(/[ML](-?[\d.]+),(-?[\d.]+)/g)].map(([, x, y]) => [Number(x), Number(y)]);
     const [x, y] = points.reduce((best, one) => (Math.abs(one[0] - at.x) < Math.abs(best[0] - at.x) ? one : best));
-    const tops = most.split(" ").map(Number); // of each panel, or of all
+    const tops = most.split(" ").map(Number); // the ends of each panel's axis, or the end of their common axis
     const panel = [...line.closest("svg").querySelectorAll(".cell > g")].findIndex((one) => one.contains(line));
     const top = tops[panel] || tops[0];
     return `, at ${rounded((x / width) * endS, endS)} s: ${rounded((1 - y / height) * top, top)} ${unit}`;
   }
 
-  // Phones show it on touch.
+  // Shows the tooltip of a mark. On phones, a touch shows it.
   function show(event) {
     const mark = event.target.closest && event.target.closest(MARKS);
     const overTime = mark && mark.closest(".mark-line") && mark.closest("figure[data-end-s]");
@@ -69,8 +69,8 @@
     if (Math.abs(window.scrollY - shownAt) > 8) tip.hidden = true;
   }, { passive: true });
 
-  // From the keyboard: a chart is one stop, the arrows go from mark to mark, and Enter does what a click does. Each mark's
-  // words are shown, and said to screen readers.
+  // The Tab key reaches a chart, the arrow keys go from mark to mark, and Enter does what a click does. The label of each
+  // mark is shown and given to screen readers.
   const places = new WeakMap();
   const STEPS = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1, Home: -Infinity, End: Infinity };
   function marksOf(figure) {
@@ -103,7 +103,7 @@
     tip.hidden = true;
   }
 
-  // Every chart as a file, on white paper, under its own title and above its caption, as on a slide.
+  // Makes a file of a chart: on a white ground, with its title above it and its caption below it.
   const SVG = "http://www.w3.org/2000/svg";
   const FONTS = "Helvetica, Arial, sans-serif";
   function paper(figure) {
@@ -119,7 +119,7 @@
       }, []);
     };
     const caption = figure.closest(".chart").querySelector(".caption").cloneNode(true);
-    caption.querySelectorAll(".on-page").forEach((one) => one.remove()); // what is done on a page alone
+    caption.querySelectorAll(".on-page").forEach((one) => one.remove()); // hints that apply only to the page
     const title = lines((figure.dataset.title || document.title).replace(/^Every cell/, figure.dataset.filter ? "Cells" : "$&"), "600 16px");
     const source = lines([document.title.replace(/ · storagelab$/, ""), document.querySelector(".badge").textContent.replace(/\.$/, ""), figure.dataset.filter].filter(Boolean).join(" · "), "12px");
     const foot = lines(caption.textContent, "12px");
@@ -160,14 +160,14 @@
     URL.revokeObjectURL(address);
     return canvas.toBlob((png) => offer(png, `${name}.png`), "image/png");
   }
-  // Marks of the page's own drawings are labelled with the ids of cells: they get their names.
+  // The labels of marks in the page's drawings have the ids of cells. Replaces the ids by names.
   function inFull(root) {
     const names = new Map((api.record?.cells || []).map(({ id, name }) => [id, name]));
     root.querySelectorAll("svg [aria-label]").forEach((mark) => {
       mark.setAttribute("aria-label", mark.getAttribute("aria-label").replace(/^[^ ,:]+(?=[,:] )|(?<=; )[^ ]+$/g, (id) => names.get(id) || id));
     });
   }
-  // What comes into the page gets its charts' narrow drawings, their place in the order of tabs, and buttons that save them.
+  // Prepares the charts of a part that is new on the page: adds narrow drawings, keyboard control, and buttons to save them.
   function adopt(part) {
     part.querySelectorAll(".chart figure").forEach((figure) => {
       narrow(figure);
@@ -185,8 +185,8 @@
     if (drawn && !figure.querySelector(".narrow")) figure.insertAdjacentHTML("beforeend", drawn);
   }
 
-  // The section that is read is marked in the contents: the one that a link led to, until its reader scrolls; else the
-  // last one that begins above a quarter of the window.
+  // Marks the current section in the contents. It is the section that a link led to, until the reader scrolls. Then it is the
+  // last section that begins in the top quarter of the window or above.
   const links = new Map([...document.querySelectorAll("nav a")].map((link) => [document.getElementById(link.hash.slice(1)), link]));
   let led = null;
   function lead(section) {
@@ -209,8 +209,8 @@
     setTimeout(() => URL.revokeObjectURL(link.href), 60000);
   }
 
-  // The raw data, unpacked only on request.
-  const DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%/[)*+-;,=.?@^_`{|}~"; // of base 85
+  // The raw data are unpacked only on request.
+  const DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%/[)*+-;,=.?@^_`{|}~"; // the digits of base 85
   const VALUES = new Map([...DIGITS].map((digit, at) => [digit.charCodeAt(0), at]));
   function bytesOf(letters) {
     const whole = letters.trim();
@@ -235,7 +235,7 @@
     }
   });
 
-  // The page's policy names this script by its hash, so nothing else can be run this way.
+  // `runScript` can run only scripts whose hash is in the page's content policy.
   const text = (id) => inflated(document.getElementById(id).textContent).text();
   const api = {
     make, labelled, choice, adopt, inFull, lead, narrow: {}, whole: {},
