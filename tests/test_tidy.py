@@ -83,7 +83,7 @@ MAY_OPEN = re.compile(
     r"capture/tracing|profiles/__init__|predicting/prediction|drives/fitting|"
     r"verbs/(?:_so_far|validate)|"
     r"capture/folder|servers/(?:attached|private|programs|templates)|loads/(?:fio|own_files|transactions)|"
-    r"engines/(?:fio/sender|postgres/server|\w+/loads/inserts|sqlserver/layout)"
+    r"engines/(?:fio/sender|postgres/(?:preflight|server)|\w+/loads/inserts|sqlserver/layout)"
 )
 
 
