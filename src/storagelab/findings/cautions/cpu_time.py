@@ -37,8 +37,7 @@ class BusyMachine(Caution):
         return (
             f"Other processes, or other guests of a virtual machine's host, took up to {percent(self.others_share)} "
             f"of the CPU time in {count(self.runs)} of {count(self.checked)} runs. So {loser} lost that time. "
-            "They may also have used the disk. Stop them and run the experiment under a new name, or raise repetitions "
-            "so that their effect averages out."
+            "They may have used the disk, too. Stop them and use a new name, or raise repetitions to average it out."
         )
 
     def is_unable(self, findings: Findings) -> bool:
