@@ -128,7 +128,7 @@ def check_busy_machine(evidence: Evidence) -> Iterator[BusyMachine]:
 
 
 def check_throttled(evidence: Evidence) -> Iterator[Throttled]:
-    """One caution for each throttled program."""
+    """Gives one caution for each throttled program."""
     found: dict[str, list[tuple[float, float, str]]] = defaultdict(list)
     for cell_id, _, m in evidence.measurements():
         for who, (held_s, share) in held_back(m.counters.get("cpu", {}), m.elapsed_s).items():
