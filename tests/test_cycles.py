@@ -160,7 +160,7 @@ EMPTY = {"all_bytes": 2.0**30, "begin_share": 0.1, "end_share": 0.2}
     ("rooms", "said"),
     [
         ((FULL, FULL), {}),
-        ((FULL, FILLS), {"log-fills": "for 50 % of the time. Until then the server need not write changed pages"}),
+        ((FULL, FILLS), {"log-fills": "for 50 % of the time. Until then, the server need not write changed pages"}),
         ((FULL, EMPTY), {"log-fills": "for 100 % of the time"}),
         ((EMPTY, EMPTY), {"log-never-full": "The redo log (room for 1 GiB) was not full in any run"}),
     ],
