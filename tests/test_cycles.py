@@ -129,7 +129,7 @@ def test_where_the_warm_up_is_to_be_found_a_layout_with_parts_of_cycles_is_not_c
 def test_with_a_set_warm_up_parts_of_cycles_are_a_caution():
     findings = findings_where({"60s": WHOLE, "120s": PART}, 10.0)
     assert findings.verdict == "winner"
-    assert 'Let workload.warm_up be "auto"' in cautions(findings)["checkpoint-cycles"]
+    assert 'Set workload.warm_up = "auto"' in cautions(findings)["checkpoint-cycles"]
 
 
 def test_where_no_run_saw_a_checkpoint_a_note_says_so():
@@ -160,7 +160,7 @@ EMPTY = {"all_bytes": 2.0**30, "begin_share": 0.1, "end_share": 0.2}
     ("rooms", "said"),
     [
         ((FULL, FULL), {}),
-        ((FULL, FILLS), {"log-fills": "for 50 % of the time. Until then the server need not write changed pages"}),
+        ((FULL, FILLS), {"log-fills": "for 50 % of the time. Until then, the server need not write changed pages"}),
         ((FULL, EMPTY), {"log-fills": "for 100 % of the time"}),
         ((EMPTY, EMPTY), {"log-never-full": "The redo log (room for 1 GiB) was not full in any run"}),
     ],

@@ -69,7 +69,7 @@ def test_the_answer_says_whether_the_drive_was_the_limit(did, said):
     cells = tuple(cell.model_copy(update={"found": {"reached": (one,)}}) for cell in found.cells)
     told = found.model_copy(update={"cells": cells, "fastest": found.cells[-1].cell_id})
     assert said in answer_lines(told)
-    assert "which a drive may answer late without being busy" in Reached.sentences(told)[0]
+    assert "because a drive may answer them late without being busy" in Reached.sentences(told)[0]
 
 
 @needs_fio

@@ -132,7 +132,7 @@ def test_an_odd_run_during_which_other_processes_were_busy_is_left_out_of_the_me
     assert len(sample.points) == 5
     (caution,) = [caution for caution in findings.cautions if caution.kind == "outlier"]
     assert (caution.figures["left_out"], caution.figures["cause"]) == (1, "others")
-    assert "It is left out of means and verdicts, as other processes" in caution.sentence(findings)
+    assert "It is left out of means and verdicts, because other processes" in caution.sentence(findings)
 
 
 def test_with_least_squares_every_run_counts(campaign):

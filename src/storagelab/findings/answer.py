@@ -95,7 +95,7 @@ def _is_unfinished(findings: Findings) -> bool:
 
 
 def recommended(findings: Findings, found: Answer) -> frozenset[str]:
-    """The ids of the cells whose layout the answer recommends, under each load for which it does."""
+    """The ids of the cells whose layouts the answer recommends under their loads."""
     return frozenset(
         cell.cell_id
         for choice in found.choices if choice.pick is not None and found.no_verdict is None
@@ -291,7 +291,7 @@ def _worth(findings: Findings, cell: CellSummary, preference: Preference, behind
 
 
 def _keeps(findings: Findings, cells: Sequence[CellSummary]) -> tuple[str | None, tuple[tuple[JsonValue, float], ...]]:
-    """The factor whose level alone decides how much capacity the drives have, and the capacity at each level."""
+    """Returns the factor whose level alone determines the capacity of the drives, and the capacity at each level."""
     for factor in findings.layout_factors:
         capacities: dict[str, tuple[JsonValue, set[float]]] = {}
         for cell in cells:

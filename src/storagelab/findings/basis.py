@@ -191,7 +191,7 @@ def ratio_of(basis: Basis, plan: Plan, one: str, other: str) -> Estimate | None:
 # It is set by the margin that matters to the reader, and by the resolution of clocks.
 
 MATTERS = 0.005
-"""Smaller differences between layouts don't matter, unless the spec sets another margin (`indifferent`)."""
+"""Differences between layouts that are smaller than this share don't matter, unless the spec sets `indifferent`."""
 TIES_LEAST = 0.5
 """If at least this share of runs takes exactly as long as another run, the clock has coarse ticks."""
 _ROUNDED_UP = 1 + 1e-6

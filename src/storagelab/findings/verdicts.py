@@ -42,7 +42,7 @@ class Judging(Protocol):
         ...
 
     def may_be_fastest(self, cells: Sequence[int]) -> Sequence[int]:
-        """The cells among `cells` (all of one block) that may be the fastest; the cell in front comes first."""
+        """Those of `cells`, which are all in one block, that may be the fastest. The fastest mean comes first."""
         ...
 
     def at_most_slower(self, picks: Sequence[int], among: Sequence[int]) -> Mapping[int, float]:

@@ -61,8 +61,7 @@ class LogNeverFull(Caution):
         return (
             f"The redo log (room for {bytes_(self.all_bytes)}) was not full in any run. The longest run counted "
             f"{seconds(self.longest_s)}. Until the log is full, the server need not write changed pages, so the "
-            "figures don't include the cost of that. To include it, raise workload.warm_up, or choose a smaller log "
-            "(innodb_log_file_size)."
+            "figures don't include that cost. Raise workload.warm_up, or choose a smaller log (innodb_log_file_size)."
         )
 
 

@@ -37,8 +37,7 @@ class BusyMachine(Caution):
         return (
             f"Other processes, or other guests of a virtual machine's host, took up to {percent(self.others_share)} "
             f"of the CPU time in {count(self.runs)} of {count(self.checked)} runs. So {loser} lost that time. "
-            "They may also have used the disk. Stop them and run the experiment under a new name, or raise repetitions "
-            "so that their effect averages out."
+            "They may have used the disk, too. Stop them and use a new name, or raise repetitions to average it out."
         )
 
     def is_unable(self, findings: Findings) -> bool:
@@ -129,7 +128,7 @@ def check_busy_machine(evidence: Evidence) -> Iterator[BusyMachine]:
 
 
 def check_throttled(evidence: Evidence) -> Iterator[Throttled]:
-    """One caution for each throttled program."""
+    """Gives one caution for each throttled program."""
     found: dict[str, list[tuple[float, float, str]]] = defaultdict(list)
     for cell_id, _, m in evidence.measurements():
         for who, (held_s, share) in held_back(m.counters.get("cpu", {}), m.elapsed_s).items():

@@ -45,8 +45,7 @@ class FilesOnDisks(Caution):
             f"Up to {count(self.data_files)} data files share disks here ({listed(self.volumes)}). The cost of this is "
             "known from only one published test: 4 to 16 files on two arrays took 45 to 90 % more time than 2. The "
             "model gives similar times only if the files fill the arrays and the disks serve their queues in order of "
-            f'arrival (drives.NAME.order = "fifo"). Here, the order is {self.order}. Simulate both orders before you '
-            "choose."
+            f'arrival (drives.NAME.order = "fifo"). Here, the order is {self.order}. Simulate both orders.'
         )
 
 

@@ -94,9 +94,7 @@ class OddRun(Caution):
         why = _CAUSES.get(self.cause, "their records show a cause outside the layout")
         if self.left_out == self.runs == 1:
             return f"It is left out of means and verdicts, because {why}. {_LEAST_SQUARES} counts it."
-        return (
-            f"Means and verdicts leave out {count(self.left_out)} of them, because {why}. {_LEAST_SQUARES} counts all."
-        )
+        return f"Means and verdicts omit {count(self.left_out)} of them, because {why}. {_LEAST_SQUARES} counts all."
 
     def joined(self, findings: Findings) -> str:
         """One text for the odd runs of all cells: their number, the oddest run, and whether they count."""
@@ -175,8 +173,7 @@ class StoodStill(Caution):
         return (
             f"In {self.runs} of {plural(self.of, 'run')}{self.where(findings)}, no request or transaction ended for "
             f"up to {seconds(self.longest_s)}, although some were waiting. A drive, its limit, a server or the load "
-            "stood still. Look at the time series. If it was not the storage itself, remove the cause, and run the "
-            "experiment under a new name."
+            "stood still. Look at the time series. If it was not the storage, remove the cause and use a new name."
         )
 
     def brief(self, findings: Findings) -> str:

@@ -28,9 +28,8 @@ class RunInBlocks(Caution):
         return (
             f"{capital(changed)} only from block to block. All runs of a level were made one after the other, so a "
             "drift of the drive or the machine would look like a difference between levels. So blocks are not "
-            "compared; only differences within a block are tested. To compare levels, prepare each of them several "
-            "times: set blocks = 3, raise repetitions to match, and use a new name. If the drives allow it, you can "
-            "also remove the factor from costly."
+            "compared; only differences within a block are tested. To compare levels, prepare each several times "
+            "(blocks = 3, repetitions to match, a new name), or remove the factor from costly if the drives allow it."
         )
 
 

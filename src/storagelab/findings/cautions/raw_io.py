@@ -72,9 +72,8 @@ class NotSteady(Caution):
                 f"workload.duration to {rounds} s or more after the warm-up, or raise repetitions to {rounds}."
             )
         return (
-            f"The drive was not in steady state at the end{where}. Steady state means: {rule}. Rates may still change. "
-            "For example, the rates of a flash drive change until it has been overwritten at random. Raise "
-            "workload.warm_up and workload.duration."
+            f"The drive was not in steady state at the end{where}. Steady state means: {rule}. A flash drive's "
+            "rates change until it has been overwritten at random. Raise workload.warm_up and workload.duration."
         )
 
     def brief(self, findings: Findings) -> str:

@@ -30,8 +30,7 @@ class ThrottleSlices(Caution):
             f"Control groups throttle the volumes{self.where(findings)}, and the kernel admits their requests in "
             f"slices of {significant(self.slice_s, 1)} s. If a run takes {seconds(self.shortest_s)}, this shifts "
             f"times by up to {percent(self.share)}. The shift is the same in all runs, so their scatter doesn't show "
-            "it. So the intervals of ratios extend at least that far to both sides. In longer runs, the shift is a "
-            "smaller share."
+            "it. So the intervals of ratios extend at least that far to both sides. Longer runs reduce the share."
         )
 
 

@@ -30,9 +30,8 @@ class UnlikeCopies(Caution):
         return (
             f"Data was {first} from its template{self.where(findings)}, and elsewhere {elsewhere}. The first write to "
             "a block that is shared with a template makes the file system allocate another block. A full copy is in "
-            f"new extents. So the copies may cause a part of a difference between such "
-            f"{noun(findings.layout_factors, 2)}. Put the volumes on file systems of one kind, or set "
-            'between_runs.data = "rebuild".'
+            f"new extents. So copies may cause part of a difference of such {noun(findings.layout_factors, 2)}. "
+            'Put the volumes on file systems of one kind, or set between_runs.data = "rebuild".'
         )
 
     def brief(self, findings: Findings) -> str:

@@ -70,8 +70,7 @@ class Unsettled(Caution):
         which = "it was" if self.runs == 1 else "in one of them it was"
         return (
             f"{plural(self.runs, 'run')}{self.where(findings)} began to count before throughput had {self.asked}: "
-            f"{which} {self.got}. The figures count, but may include a part of the warm-up. Raise "
-            "workload.warm_up_at_most."
+            f"{which} {self.got}. The figures count, but may include warm-up. Raise workload.warm_up_at_most."
         )
 
     def brief(self, findings: Findings) -> str:

@@ -26,7 +26,7 @@ class LeftRace(Described):
 
 
 class RaceSummary(Finding, use_attribute_docstrings=True):
-    """The cost and the result of a race."""
+    """The cost and the result of a race between layouts."""
 
     kind, about, weight = "race", "use", 10
     meaning = "How the experiment was raced (`run --find-best`); none if all cells had all repetitions."

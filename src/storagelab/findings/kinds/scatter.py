@@ -14,7 +14,7 @@ from storagelab.stats.fit import Fit
 
 
 class Scatter(Finding, use_attribute_docstrings=True):
-    """How times scatter from run to run."""
+    """The scatter of times from run to run."""
 
     kind, about = "scatter", "use"
     meaning = "How times scatter from run to run; none if no cell was run twice, or if hosts were compared."

@@ -39,7 +39,7 @@ class Along(Frozen):
     the other seconds."""
 
     what: str
-    """A column of the time series, or a sampled wait."""
+    """The name of a column of the time series, or of a sampled wait."""
     slow: float
     others: float
 
