@@ -218,7 +218,7 @@ def test_a_capture_keeps_what_it_has_if_it_is_stopped_or_killed_or_if_its_server
     left = folder.read(tmp_path / "stopped").manifest
     assert left.complete
     assert 1 <= left.seconds < 60
-    assert "ended early" in " ".join(left.notes)
+    assert "ended the window early" in " ".join(left.notes)
     assert '[volumes."data"]' in (tmp_path / "stopped" / "volumes.toml").read_text()
     assert "The server was idle" in " ".join(said.split())
 

@@ -153,7 +153,7 @@ def test_a_scheduler_that_is_restarted_loses_no_run(two, tmp_path, straight, mon
 
     make(tmp_path / "r", executor, Reacting(4, restart))
     assert results(tmp_path / "r") == straight
-    assert any("is gone: waiting for it" in line for line in said)
+    assert any("is lost: waiting for it" in line for line in said)
     two.end(*two.workers)  # some may still look for the scheduler that they knew
 
 

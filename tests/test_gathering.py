@@ -103,7 +103,7 @@ def test_a_strangers_name_is_no_path(typed, home, name):
     before = sorted(home.rglob("*"))
     code, _, err = typed("gather", "db1/files", "db2/files")
     assert code == 2
-    assert "can't be the name of a results folder" in err or "small worlds" in err
+    assert "can't be the name of a results folder" in err or "at a small scale" in err
     assert [path for path in sorted(home.rglob("*")) if path.name != "__pycache__"] == before
 
 

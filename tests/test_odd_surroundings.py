@@ -54,7 +54,7 @@ def test_a_library_that_gets_no_memory_and_a_folder_that_is_gone_are_told_in_wor
     for error in (MemoryError(), ImportError("lib.so: failed to map segment from shared object")):
         with pytest.raises(SystemExit, match="2"):
             cli._fail(error)
-        assert capsys.readouterr().err.startswith("storagelab: memory ran out")
+        assert capsys.readouterr().err.startswith("storagelab: out of memory")
     (tmp_path / "gone").mkdir()
     said = typed(tmp_path / "gone", "plan", "x.toml", before='sh -c \'rmdir "$PWD"; exec "$@"\' sh')
     assert (said.returncode, said.stderr) == (2, "storagelab: this folder no longer exists: go to another (cd)\n")

@@ -50,7 +50,7 @@ def main() -> None:
     layers.__path__.append(str(HERE / "layers"))
     loads.__path__.append(str(HERE / "loads"))
     _with_lines("storagelab.model.engines", "ENGINES = {\n", LINES)
-    _with_lines("storagelab.model.config", '    """Real servers: pause before each run."""\n', KEY)
+    _with_lines("storagelab.model.config", '    """Real servers: the pause before each run."""\n', KEY)
     _with_lines("storagelab.servers.interfaces", "        host.drop_page_cache()\n", DOES)
     from storagelab import engines
     from storagelab.engines.postgres import loads as of_postgres
