@@ -153,8 +153,8 @@ def _notes(article: Article, rows: Sequence[Row]) -> Iterator[str]:
         if figure.assumed:
             yield f"{figure.id}: {figure.assumed}."
         if row.error is not None and abs(row.error) > _EXPLAINED_FROM and figure.suspected:
-            how = "is missed" if row.verdict == "outside" else "is far off, though within its limit"
-            yield f"{figure.id} {how}; suspected: {figure.suspected}."
+            how = "is outside of its limit" if row.verdict == "outside" else "is far off, but within its limit"
+            yield f"{figure.id} {how}. The suspected reason: {figure.suspected}."
     reasons: dict[str, list[str]] = {}
     for row in rows:
         if row.reason:
