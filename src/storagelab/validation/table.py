@@ -184,9 +184,9 @@ def _how(simulations: Sequence[Simulations]) -> Iterator[str]:
         )
     if any(one.repetitions > 1 for one in simulations):
         yield (
-            "Simulated figures are means over repetitions, ± half their 95 % confidence interval. If levels are joined by "
-            '"or", the runs don\'t show which of them is right, or repetitions differ. Then each of these levels counts as '
-            "within. A figure is within a range if its interval overlaps the range."
+            "Simulated figures are means over repetitions, ± half their 95 % confidence interval. If levels are joined "
+            'by "or", the runs don\'t show which of them is right, or repetitions differ. Then each of these levels '
+            "counts as within. A figure is within a range if its interval overlaps the range."
         )
 
 
