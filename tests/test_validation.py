@@ -271,15 +271,15 @@ def test_errors_are_relative_to_the_value_or_to_the_nearer_end_of_a_range():
 
 def test_a_large_miss_comes_with_the_mechanism_that_is_suspected():
     wanted = figure("elapsed_s", value=100, tolerance=0.3, suspected="reads and writes share a die")
-    why = "suspected: reads and writes share a die."
+    why = "The suspected reason: reads and writes share a die."
     pages = [
         table.markdown(
             table.Validation(articles=(ARTICLE_A,), simulations=(), rows=(judged(wanted, value),), parameters=())
         )
         for value in (140.0, 120.0, 110.0)
     ]
-    assert [f"X1 is missed; {why}" in page for page in pages] == [True, False, False]
-    assert [f"X1 is far off, though within its limit; {why}" in page for page in pages] == [False, True, False]
+    assert [f"X1 is outside of its limit. {why}" in page for page in pages] == [True, False, False]
+    assert [f"X1 is far off, but within its limit. {why}" in page for page in pages] == [False, True, False]
 
 
 def test_an_article_that_leaves_the_model_open_says_so_at_every_verdict():

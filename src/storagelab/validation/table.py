@@ -153,8 +153,8 @@ def _notes(article: Article, rows: Sequence[Row]) -> Iterator[str]:
         if figure.assumed:
             yield f"{figure.id}: {figure.assumed}."
         if row.error is not None and abs(row.error) > _EXPLAINED_FROM and figure.suspected:
-            how = "is missed" if row.verdict == "outside" else "is far off, though within its limit"
-            yield f"{figure.id} {how}; suspected: {figure.suspected}."
+            how = "is outside of its limit" if row.verdict == "outside" else "is far off, but within its limit"
+            yield f"{figure.id} {how}. The suspected reason: {figure.suspected}."
     reasons: dict[str, list[str]] = {}
     for row in rows:
         if row.reason:
@@ -184,9 +184,9 @@ def _how(simulations: Sequence[Simulations]) -> Iterator[str]:
         )
     if any(one.repetitions > 1 for one in simulations):
         yield (
-            "Simulated figures are means over repetitions, ± half their 95 % confidence interval. "
-            'If levels are joined by "or", runs don\'t tell them apart, or repetitions differ: each counts as within. '
-            "A figure is within a range if its interval overlaps the range."
+            "Simulated figures are means over repetitions, ± half their 95 % confidence interval. If levels are joined "
+            'by "or", the runs don\'t show which of them is right, or repetitions differ. Then each of these levels '
+            "counts as within. A figure is within a range if its interval overlaps the range."
         )
 
 
