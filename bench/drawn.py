@@ -104,7 +104,7 @@ Start = Callable[[Rng, int, int], Machine]
 @dataclass(frozen=True)
 class Situation:
     """`first` is the mean log time of the first layout minus that of the others. `mean` is the mean effect on the log
-    times of all runs; None if it depends on their order."""
+    times of all runs, or None if it depends on their order."""
 
     start: Start
     first: float = 0.0

@@ -393,7 +393,8 @@ def write_known(new: Sequence[KnownCase]) -> None:
     cases = [*(one for one in known_cases() if (one.engine, one.case) not in names), *new]
     KNOWN.write_text(
         "# What was predicted of random cases from a capture, and what was measured then, as ratios to the captured\n"
-        "# layout's rate. Two to four volumes limited to known rates; intervals come from these errors. Made by:\n"
+        "# layout's rate. Each case has two to four volumes, which are limited to known rates. The differences\n"
+        "# between predicted and measured ratios determine the intervals of later predictions. Made by:\n"
         '# make bench ARGS="--only predictions --kept FOLDER --write", and the same with --only recommended\n'
         f"{as_toml(sorted(cases, key=lambda one: one.case))}", encoding="utf-8"
     )  # fmt: skip

@@ -31,7 +31,7 @@ _Inode = tuple[int, int]
 
 
 class File(NamedTuple):
-    """A file of the server. `thing` is the object to which it belongs; None if that is not known yet."""
+    """A file of the server. `thing` is the object to which it belongs, or None if that is not known yet."""
 
     path: str
     thing: Thing | None
@@ -83,7 +83,7 @@ class Files:
         return time.monotonic() - self._listed_at > max(1.0, _LOOKS_APART * self._listing_s)
 
     def get(self, inode: _Inode, threads: Callable[[], Column]) -> File | None:
-        """The file with this number; None if it is not the server's, or no longer exists. A new file is looked for
+        """The file with this number, or None if it is not the server's, or no longer exists. A new file is looked for
         among the open files of the threads that requested it.
         """
         if (known := self._known.get(inode)) is not None:
@@ -300,7 +300,7 @@ time of log writes themselves.
 
 
 def log_files(watched: Watched) -> list[int]:
-    """The inode numbers of the log's files; [] if there are too many."""
+    """The inode numbers of the log's files, or [] if there are too many."""
     found: list[int] = []
     folders = dict.fromkeys(folder.resolve() for folder in watched.folders().values())
     for path in (path for folder in folders for path in folder.glob("*")):

@@ -198,9 +198,9 @@ class IoRow(NamedTuple):
     requests: Amount
     bytes: Amount
     sequential_requests: Annotated[Amount | None, _EMPTY_IS_NONE] = None
-    """Requests that began where the previous request to the same file ended; None if unknown."""
+    """Requests that began where the previous request to the same file ended, or None if unknown."""
     seconds: Annotated[Seconds | None, _EMPTY_IS_NONE] = None
-    """The time that these requests took; None if unknown."""
+    """The time that these requests took, or None if unknown."""
 
 
 class DeviceRow(NamedTuple):
@@ -424,7 +424,8 @@ class Counters(NamedTuple):
     """The number of sessions that work now."""
     times: Mapping[CountKey, tuple[int, float]] = MappingProxyType({})
     write_transactions: int | None = None
-    """Transactions that wrote; None if unknown. They are counted at once, but `transactions` may be counted later."""
+    """Transactions that wrote, or None if unknown. They are counted at once, but `transactions` may be counted later.
+    """
     unit: Literal["transaction", "unit"] = "transaction"
     """`unit`: not all transactions are visible, and `transactions` counts the visible ones."""
 

@@ -441,7 +441,7 @@ STRETCH_S = 2.0
 
 
 class Cost(NamedTuple):
-    """The cost of capturing, in percent of the server's transactions; None if too few transactions ended. `words`
+    """The cost of capturing, in percent of the server's transactions, or None if too few transactions ended. `words`
     describes it.
     """
 

@@ -80,7 +80,7 @@ def open_tracefs() -> int:
 
 
 def event(root: int, name: str) -> Event | None:
-    """The trace point with this name (`group/name`); None if this kernel lacks it."""
+    """The trace point with this name (`group/name`), or None if this kernel lacks it."""
     folder = Path(f"/proc/self/fd/{root}/events/{name}")
     try:
         number, text = ((folder / file).read_text("ascii") for file in ("id", "format"))

@@ -27,7 +27,7 @@ HERE = Kernel()
 
 
 def read_text(path: Path) -> str:
-    """The file's text without leading and trailing blanks; "" if the file can't be read."""
+    """The file's text without leading and trailing blanks, or "" if the file can't be read."""
     try:
         return path.read_text(errors="replace").strip()
     except OSError:
@@ -100,7 +100,7 @@ def mount_of(path: str | Path, mounts: Iterable[Mount]) -> Mount | None:
 
 
 def device_numbers_of(path: str | Path) -> str:
-    """ "major:minor" of the file system that holds `path` or the nearest existing folder above it; "" if unknown."""
+    """ "major:minor" of the file system that holds `path` or the nearest existing folder above it, or "" if unknown."""
     try:
         device = os.stat(nearest_existing(path)).st_dev
     except OSError:
@@ -181,7 +181,7 @@ def disk_of(name: str, kernel: Kernel = HERE) -> str:
 
 
 def size_bytes(name: str, kernel: Kernel = HERE) -> int:
-    """The size in bytes; 0 if unknown. The kernel counts units of 512 bytes for every drive, also for a drive with
+    """The size in bytes, or 0 if unknown. The kernel counts units of 512 bytes for every drive, also for a drive with
     another sector size.
     """
     return (integer_in(node_of(name, kernel) / "size") or 0) * 512
@@ -212,14 +212,14 @@ def describe_disk(name: str, kernel: Kernel = HERE) -> dict[str, object]:
 
 
 def serial_of(name: str, kernel: Kernel = HERE) -> str:
-    """The disk's serial number or, without one, its globally unique name; "" if the kernel shows neither."""
+    """The disk's serial number or, without one, its globally unique name, or "" if the kernel shows neither."""
     node = node_of(name, kernel)
     files = ("serial", "device/serial", "wwid", "device/wwid")
     return next((text for file in files if (text := read_text(node / file))), "")
 
 
 def describe_queue(name: str, kernel: Kernel = HERE) -> dict[str, object]:
-    """The settings of the device's request queue; {} if it has no queue. A value that can't be read is None.
+    """The settings of the device's request queue, or {} if it has no queue. A value that can't be read is None.
 
     `rotational` is what the device told the kernel. For a virtual disk, it does not describe the physical medium.
     """
@@ -246,7 +246,7 @@ def chosen(text: str) -> str:
 
 
 def integer_in(path: Path) -> int | None:
-    """The integer in a file of the kernel; None if the file can't be read or has no integer."""
+    """The integer in a file of the kernel, or None if the file can't be read or has no integer."""
     text = read_text(path)
     return int(text) if re.fullmatch(r"-?\d+", text) else None
 

@@ -95,7 +95,7 @@ def _name(number: int) -> str:
 
 
 def _killed_for_memory() -> int | None:
-    """The number of processes that the kernel has killed since boot because memory ran out; None if unknown."""
+    """The number of processes that the kernel has killed since boot because memory ran out, or None if unknown."""
     words = read_text(HERE.proc / "vmstat").partition("oom_kill ")[2].split()
     return int(words[0]) if words else None
 
@@ -106,7 +106,7 @@ def _killed_for_memory() -> int | None:
 
 
 def holders_text(file: Path) -> str:
-    """Names the other processes that hold a lock on `file`, e.g. "process 4711 (sqlite3)"; "" if none is found.
+    """Names the other processes that hold a lock on `file`, e.g. "process 4711 (sqlite3)", or "" if none is found.
 
     Command lines are not shown, because they may contain passwords.
     """
@@ -212,7 +212,7 @@ def read_cpu_time(server_parent_pid: int | None, proc: Path = _PROC) -> dict[str
 
 
 def _whose(pid: int, tasks: dict[int, list[str]], server_parent_pid: int | None) -> str | None:
-    """The name of the counter to which a process belongs, by its ancestors: "server_s" or "load_s"; None for other
+    """The name of the counter to which a process belongs, by its ancestors: "server_s" or "load_s", or None for other
     processes.
     """
     while pid in tasks:
@@ -296,7 +296,7 @@ class TaskView:
         return GONE if state in _STATES_OF_THE_DEAD else state
 
     def parent(self) -> int | None:
-        """The PID of the task's parent process; None once the task has ended."""
+        """The PID of the task's parent process, or None once the task has ended."""
         fields = self._stat_fields(_READ_BYTES).split(maxsplit=2)
         return int(fields[1]) if len(fields) > 1 else None
 
@@ -313,7 +313,7 @@ class TaskView:
         return SchedStat(*map(int, fields)) if len(fields) == 3 else None
 
     def switches(self) -> Switches | None:
-        """Totals of context switches; None once the task has ended."""
+        """Totals of context switches, or None once the task has ended."""
         counts = re.findall(rb"voluntary_ctxt_switches:\s*(\d+)", self._read("status", None, _READ_BYTES))
         return Switches(*map(int, counts)) if len(counts) == 2 else None  # the kernel lists the involuntary ones last
 

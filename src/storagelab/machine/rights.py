@@ -176,7 +176,7 @@ def check_may_enter(folder: Path, key: str | None = None) -> None:
 
 
 def shut_out_at(path: Path) -> Path | None:
-    """The first folder on the path, including `path`, that a server may not enter; None if it may enter all."""
+    """The first folder on the path, including `path`, that a server may not enter, or None if it may enter all."""
     owner = unprivileged().owner
     return next(iter(shut_to([*reversed(path.parents), path], *owner)), None) if owner else None
 
@@ -258,7 +258,7 @@ class Privilege(Frozen):
 
 
 def by_value(value: Scalar) -> str | None:
-    """What this value does besides configuring the server, whatever the setting's name is; None if nothing."""
+    """What this value does besides configuring the server, whatever the setting's name is, or None if nothing."""
     return GOES_ELSEWHERE if isinstance(value, str) and _ELSEWHERE.search(value) else None
 
 
@@ -278,7 +278,7 @@ def privileged_settings(plan: Plan, of_engine: Callable[[Config], PrivilegeOf]) 
 
 
 def _whose_programs(folder: Path) -> str:
-    """Why others may have changed the programs of a folder; "" if only root and the current user can have done so."""
+    """Why others may have changed the programs of a folder, or "" if only root and the current user can have done so."""
     if not folder.is_absolute():
         return "starts programs from a folder beside the spec"
     real = folder.resolve()

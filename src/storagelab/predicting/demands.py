@@ -54,8 +54,8 @@ class Amount(NamedTuple):
 
 class Need(NamedTuple):
     """The requests of one object to its volume. `amount` is for one transaction or, with background requests, for one
-    second at the captured rate. `covered` is the share of the object's pages that were written in the window; None if
-    unknown.
+    second at the captured rate. `covered` is the share of the object's pages that were written in the window, or None
+    if unknown.
     """
 
     object: CapturedObject
@@ -73,9 +73,9 @@ class Share(NamedTuple):
 
 class LogUse(NamedTuple):
     """How the captured load used the log. `commits`: the fraction of transactions that wrote, and so committed to the
-    log; None if the server does not count them. `writes`: log writes per transaction. `per_s`: transactions a second.
-    `busy`: the fraction of the time in which a log write was in progress. `beside`: writes to other files on the log's
-    volume for which sessions waited, per transaction.
+    log, or None if the server does not count them. `writes`: log writes per transaction. `per_s`: transactions a
+    second. `busy`: the fraction of the time in which a log write was in progress. `beside`: writes to other files on
+    the log's volume for which sessions waited, per transaction.
     """
 
     commits: float | None = None
@@ -88,8 +88,8 @@ class LogUse(NamedTuple):
 @dataclass(frozen=True)
 class Demands:
     """What the captured load demands. `per_s`: transactions a second; 1 if they were not counted. `cpu_s`: the CPU time
-    of a transaction. `elsewhere_s`: the time of a transaction that was spent neither on I/O nor on a CPU; None if the
-    capture has no times of requests.
+    of a transaction. `elsewhere_s`: the time of a transaction that was spent neither on I/O nor on a CPU, or None if
+    the capture has no times of requests.
     """
 
     needs: tuple[Need, ...]

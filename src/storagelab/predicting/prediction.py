@@ -120,7 +120,7 @@ moved fraction.
 
 
 def spread(moved: float | None, times: float) -> float:
-    """The usual size of a prediction's error, in an arbitrary unit. `moved`: the fraction of the requests that move;
+    """The usual size of a prediction's error, in an arbitrary unit. `moved`: the fraction of the requests that move, or
     None if unknown. `times`: the predicted ratio to the captured layout. The parts are independent, so their squares
     are added.
     """
@@ -164,7 +164,7 @@ class Errors:
 
     @property
     def confidence(self) -> float | None:
-        """The highest confidence that an interval can have; None if there are too few cases for any interval."""
+        """The highest confidence that an interval can have, or None if there are too few cases for any interval."""
         return next((one for one in _CONFIDENCES if self._beyond(one) >= 1), None)
 
     def around(self, value: float, usual: float = 1.0, of_drives: float = 0.0) -> Estimate:
@@ -215,7 +215,7 @@ def known_cases(own: Path | None = None) -> list[KnownCase]:
 
 
 def own_cases(own: Path) -> list[KnownCase]:
-    """The user's own cases; [] if the file does not exist. Raises StoreError."""
+    """The user's own cases, or [] if the file does not exist. Raises StoreError."""
     try:
         return _cases(text_of(own))
     except FileNotFoundError:

@@ -188,7 +188,7 @@ class Search:
         return fits and (self.budget is None or (self.price(places) or 0.0) <= self.budget)
 
     def price(self, places: Places) -> float | None:
-        """The price of the volumes that a placement uses; None if one of them has no price."""
+        """The price of the volumes that a placement uses, or None if one of them has no price."""
         used = set(self.layout(places).places.values())
         prices = [self.question.asked.volumes[name].price for name in used]
         return None if None in prices else sum(one for one in prices if one is not None)
@@ -314,7 +314,7 @@ def _refuse_one_device_twice(question: Question) -> None:
 
 
 def _device_number(path: str) -> int | None:
-    """The kernel's number of the device that has this folder; None if the folder can't be seen on this machine."""
+    """The kernel's number of the device that has this folder, or None if the folder can't be seen on this machine."""
     try:
         return Path(path).expanduser().stat().st_dev
     except OSError:

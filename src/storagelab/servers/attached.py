@@ -98,7 +98,7 @@ def _of_settings(dsn: str) -> list[str] | None:
 
 
 def _of_options(settings: Iterable[tuple[str, str]]) -> list[str] | None:
-    """The secret values; None if an option is unknown, or has a value of a form that no driver accepts."""
+    """The secret values, or None if an option is unknown, or has a value of a form that no driver accepts."""
     secrets = []
     for name, value in settings:
         if name in _SECRET_OPTIONS:
@@ -117,7 +117,7 @@ def _of_options(settings: Iterable[tuple[str, str]]) -> list[str] | None:
 
 
 def _in_passfile(file: str) -> list[str]:
-    """The passwords in libpq's password file; [] if the file can't be read."""
+    """The passwords in libpq's password file, or [] if the file can't be read."""
     try:
         with opened(Path(file)) as passfile:
             lines = passfile.read(_PASSFILE_MOST).decode(errors="replace").splitlines()
@@ -251,7 +251,7 @@ def process_age_s(process: Path, names: tuple[str, ...]) -> float | None:
 
 
 def pid_in(file: Path) -> str:
-    """The number in a server's PID file; "" without such a file. The text may not be a number, because the server's
+    """The number in a server's PID file, or "" without such a file. The text may not be a number, because the server's
     user can write the file.
     """
     with contextlib.suppress(OSError, ValueError):
@@ -260,7 +260,7 @@ def pid_in(file: Path) -> str:
 
 
 def owner_of(process: Path) -> tuple[int, int] | None:
-    """The account (uid, gid) with which a process runs; None if the process has ended."""
+    """The account (uid, gid) with which a process runs, or None if the process has ended."""
     with contextlib.suppress(OSError):
         return (status := process.stat()).st_uid, status.st_gid
     return None
@@ -322,7 +322,7 @@ class RunningServer(NamedTuple):
     working: int = 0
     """The number of sessions that are working now."""
     checkpoint_s: float | None = None
-    """The longest time from one checkpoint to the next, in seconds; None if no setting limits it."""
+    """The longest time from one checkpoint to the next, in seconds, or None if no setting limits it."""
 
 
 def volume_name(name: str) -> str:

@@ -172,7 +172,7 @@ def read_back(
     asked: Mapping[str, str], shown: Callable[[str, str], tuple[str, bool] | None], read_from: str
 ) -> list[Check]:
     """Compares each requested setting with the server's report. `shown` returns the reported value, and whether it
-    equals the requested value; None if the server does not report the setting.
+    equals the requested value, or None if the server does not report the setting.
     """
     checks = []
     for name, text in sorted(asked.items()):

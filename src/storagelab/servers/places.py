@@ -219,8 +219,8 @@ def changed_files(
 
 
 def lying(config: Config, known: Sequence[Object]) -> list[tuple[Object, str | None]]:
-    """The volume of each object that a load will make, as far as known; None if the server chooses it. Partitions that
-    are spread over data files are in the order of these files. This order is the same for a table and its indexes.
+    """The volume of each object that a load will make, as far as known, or None if the server chooses it. Partitions
+    that are spread over data files are in the order of these files. This order is the same for a table and its indexes.
     """
     numbers = Counter[tuple[str, str]]()
     placed = list[tuple[Object, str | None]]()

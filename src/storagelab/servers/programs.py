@@ -39,7 +39,7 @@ class Programs(Frozen):
 
 
 def asked_folder(config: Config, site: Site) -> str | None:
-    """The folder that a cell names; None if it names none. A relative path starts at the spec's folder."""
+    """The folder that a cell names, or None if it names none. A relative path starts at the spec's folder."""
     asked = config.target.bin_dir
     return None if asked is None else str(site.place(asked, BIN_DIR))
 

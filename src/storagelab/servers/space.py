@@ -207,8 +207,8 @@ def check_between_runs(configs: Iterable[Config]) -> None:
 
 def check_folder_for_server(owner: tuple[int, int] | None, volume: str, path: Path) -> tuple[int, int]:
     """The account (uid, gid) that must own the folders for data on a volume. `owner` is the account of an attached
-    server; None if the server runs on another machine. Raises PreflightError if this user can't make folders for this
-    account.
+    server, or None if the server runs on another machine. Raises PreflightError if this user can't make folders for
+    this account.
     """
     if owner is None:
         raise PreflightError(
@@ -247,7 +247,7 @@ class Memory(NamedTuple):
 
 
 def memory_here() -> int | None:
-    """The size of this machine's memory in bytes; None if unknown."""
+    """The size of this machine's memory in bytes, or None if unknown."""
     found = host.describe_host().get("memory_bytes")
     return found if isinstance(found, int) else None
 
@@ -264,7 +264,7 @@ def refuse_more_than_there_is(memory: Memory) -> None:
 
 
 def memory_note(load: GeneratedLoad, unit_bytes: int, memory: Memory, *, dropped: bool = False) -> str:
-    """A note if the data of `load` fits into memory, or if this is unknown; "" if the data does not fit. One unit of
+    """A note if the data of `load` fits into memory, or if this is unknown, or "" if the data does not fit. One unit of
     the load takes `unit_bytes` bytes. `dropped`: whether the page cache is dropped before each run.
     """
     buffers = memory.setting + (f" ({_memory_size(memory.buffers_bytes)})" if memory.buffers_bytes else "")

@@ -300,7 +300,7 @@ class Starter(Generic[P]):
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """The question "Did you mean ...? " with the known setting whose name is the most similar; "" if none
+    """The question "Did you mean ...? " with the known setting whose name is the most similar, or "" if none
     is similar.
     """
     close = difflib.get_close_matches(name, list(known), 1)

@@ -42,7 +42,7 @@ class Drive(Frozen):
     name: str
     serial: str
     wwid: str = ""
-    """A globally unique name of this namespace (NVMe) or unit (SCSI); "" if unknown. It is needed because all
+    """A globally unique name of this namespace (NVMe) or unit (SCSI), or "" if unknown. It is needed because all
     namespaces of a controller have the same serial number.
     """
     model: str = ""
@@ -132,7 +132,7 @@ def describe(device: str, name: str, kernel: Kernel = HERE) -> Drive:
 
 
 def serial_of(name: str, kernel: Kernel = HERE) -> str:
-    """The serial number that the drive reports to the kernel; "" if it reports none."""
+    """The serial number that the drive reports to the kernel, or "" if it reports none."""
     node = disks.node_of(name, kernel)
     if text := read_text(node / "device" / "serial") or read_text(node / "serial"):
         return text
@@ -327,7 +327,7 @@ class Formats(NamedTuple):
 
     formats: tuple[Format, ...]
     protection: int
-    """The type of protection information that is in use; 0 if none."""
+    """The type of protection information that is in use, or 0 if none."""
     all_at_once: bool
     """Whether formatting one namespace formats all namespaces of the drive."""
     namespaces: int
@@ -383,7 +383,7 @@ def format_to(name: str, number: int) -> None:
 
 
 def written_in_its_life(name: str) -> int | None:
-    """The bytes that all hosts have ever written to the drive; None if the drive does not report them."""
+    """The bytes that all hosts have ever written to the drive, or None if the drive does not report them."""
     if not Path(f"/dev/{name}").exists():
         return None
     try:

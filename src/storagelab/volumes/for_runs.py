@@ -212,8 +212,8 @@ def sweep(config: Config, site: Site, stop_orphan: Callable[[Path], bool]) -> li
 
 
 def put_back(results: Path, may_wipe: Collection[str] = ()) -> list[str]:
-    """Gives back the drives that killed runs of an experiment left claimed. Returns descriptions of the steps. Raises
-    PreflightError.
+    """Gives back the drives that are still claimed because runs of an experiment were killed. Returns descriptions of
+    the steps. Raises PreflightError.
     """
     try:
         return provisioned.put_back(results, may_wipe)

@@ -44,7 +44,7 @@ class Groups(NamedTuple):
 
 
 def groups(kernel: Kernel = HERE) -> Groups | None:
-    """The control groups of this machine; None if none that limit I/O are mounted."""
+    """The control groups of this machine, or None if none that limit I/O are mounted."""
     for mount in mounts_here(kernel):
         root = Path(mount.mount_point)
         if mount.filesystem == "cgroup" and (root / V1_LIMITS["write_iops"]).exists():
@@ -70,7 +70,7 @@ def check(key: str, kernel: Kernel = HERE) -> None:
 
 
 def _of_this_process(root: Path, kernel: Kernel) -> Path | None:
-    """The top-level group of this process; None if that is the root group."""
+    """The top-level group of this process, or None if that is the root group."""
     return next((group for group in control_groups("io", kernel) if group.parent == root), None)
 
 

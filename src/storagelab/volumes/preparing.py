@@ -336,7 +336,8 @@ def _give_back(held: OpenDrive, claim: Claim, journal: Journal) -> None:
 
 
 def put_back(journal: Journal, may_wipe: Collection[str] = ()) -> list[str]:
-    """Gives back the drives that a killed run left claimed. Returns descriptions of the steps. Raises RunFailed.
+    """Gives back the drives that are still claimed because a run was killed. Returns descriptions of the steps.
+    Raises RunFailed.
 
     A drive is wiped if its content is only storagelab's, or if its serial number is in `may_wipe`.
     """
@@ -477,5 +478,5 @@ def with_written(
 
 
 def written_in_life(drive: Drive) -> int | None:
-    """The bytes ever written to the drive, as the drive counts them; None if it does not report them."""
+    """The bytes ever written to the drive, as the drive counts them, or None if it does not report them."""
     return drives.written_in_its_life(drive.name) if drive.nvme else None

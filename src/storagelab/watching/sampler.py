@@ -63,7 +63,7 @@ class Accounts:
         return {session: sched.timeslices for session, sched in scheds.items() if sched is not None}
 
     def own_cpu_s(self) -> float | None:
-        """The CPU time that the sampler's own session has used so far, in seconds; None if unknown."""
+        """The CPU time that the sampler's own session has used so far, in seconds, or None if unknown."""
         sched = self._own.sched() if self._own else None
         return None if sched is None else sched.cpu_ns * NS
 
@@ -119,8 +119,8 @@ class Looks(NamedTuple):
 
 class Watch:
     """The thread that samples. Call `start`, then `end`. If sampling stopped early, `error` says why, else it is "".
-    `words` describes an exception. `session_cpu_s` reads the CPU time of the sampler's session on the server; None if
-    unknown.
+    `words` describes an exception. `session_cpu_s` reads the CPU time of the sampler's session on the server, or None
+    if unknown.
     """
 
     def __init__(
@@ -219,8 +219,8 @@ class Observation:
         return self.observer.model_copy(update={"blind_s": self.blind_s(elapsed_s)})
 
     def waits(self, elapsed_s: float, busy_s: float, connections: int) -> SampledWaits | CountedWaits | None:
-        """The raw waits; None if waits were not sampled. `elapsed_s` is the run's time by the server's clock. `busy_s`
-        is the sum of the times that the connections took from their start to their end.
+        """The raw waits, or None if waits were not sampled. `elapsed_s` is the run's time by the server's clock.
+        `busy_s` is the sum of the times that the connections took from their start to their end.
         """
         return None if self.raw_waits is None else self.raw_waits(self, elapsed_s, busy_s, connections)
 

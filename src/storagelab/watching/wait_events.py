@@ -15,7 +15,7 @@ from storagelab.model.waits import NO_EVENT, BenignList, Category
 
 
 class Kind(NamedTuple):
-    """The meaning of a wait. `analogue` is the most similar wait type of SQL Server; "" if there is none."""
+    """The meaning of a wait. `analogue` is the most similar wait type of SQL Server, or "" if there is none."""
 
     analogue: str
     category: Category

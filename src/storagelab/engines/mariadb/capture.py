@@ -80,7 +80,7 @@ def found(target: TargetConfig) -> RunningServer:
 
 
 def _programs(pid_file: Path) -> Path | None:
-    """The folder of the program that the server's process runs; None if this user can't read it."""
+    """The folder of the program that the server's process runs, or None if this user can't read it."""
     pid = pid_in(pid_file).strip()
     with contextlib.suppress(OSError):
         return Path(f"/proc/{int(pid)}/exe").readlink().parent if pid.isdigit() else None
@@ -375,7 +375,7 @@ def _kind(name: str) -> str:
 
 
 def _process(data: Path, pid_file: Path) -> int | None:
-    """The id of the server's process; None if it is not on this machine or this user may not see its folder."""
+    """The id of the server's process, or None if it is not on this machine or this user may not see its folder."""
     pid = pid_in(pid_file)
     with contextlib.suppress(OSError):
         return int(pid) if pid.isdigit() and os.path.samefile(f"/proc/{pid}/cwd", data) else None
