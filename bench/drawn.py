@@ -180,8 +180,9 @@ def _every(period: int) -> Start:
 
 
 def _debt(rng: Rng, cells: int, runs: int) -> Machine:  # noqa: ARG001
-    """Makes runs that add to a debt: 3 by the first layout, 1 by others. When the debt is 6 or more, the next run takes
-    30 % longer and ends the debt."""
+    """Makes runs that add to a debt. A run of the first layout adds 3, and a run of another layout adds 1. When the
+    debt is 6 or more, the next run takes 30 % longer and ends the debt.
+    """
     debt = int(rng.integers(6))
 
     def run(cell: int) -> float:

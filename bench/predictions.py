@@ -296,7 +296,7 @@ def write_volumes(case: Case, names: Mapping[str, str], file: Path) -> None:
 @dataclass(frozen=True)
 class Judged:
     """A case and its result. `pairs`: the number of pairs that the runs tell apart, and the number of them that were
-    predicted in the right order. Rates are by layout; measured rates are by run.
+    predicted in the right order. Each predicted rate belongs to a layout. Each measured rate belongs to a run.
     """
 
     case: dict[str, Any]

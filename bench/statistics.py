@@ -48,7 +48,7 @@ class Row(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """The counts of one experiment, and later shares; NaN if an order lacks them.
+    """The counts of one experiment, which later become shares. They are NaN if an order lacks them.
 
     `false`: the report states a difference that does not exist. If a layout stalls, these statements are false, too:
     another layout is slower, or the layout that stalls wins or passes. `held`: the set of layouts that may be the

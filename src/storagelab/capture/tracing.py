@@ -248,8 +248,8 @@ class _Point(NamedTuple):
     on: str
     operation: int | None
     span: tuple[str, ...] = ()
-    """The fields with the first byte and the length, or with the first and the last page. Empty for a request without
-    bytes.
+    """The fields with the first byte and the length, or with the first and the last page. The value is empty for a
+    request without bytes.
     """
     only: str = ""
     """A filter for the events that count, in the language of the kernel's event filters. It uses the names of flags."""

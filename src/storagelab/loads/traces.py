@@ -37,8 +37,8 @@ _HINT = "record it again, or name another trace"
 
 class Request(NamedTuple):
     """A request. `at_us` is its time since the first request. `what` is read, write or sync. `offset` and `bytes` say
-    which bytes it reads or writes; for a sync, they are those of the synced file. `volume` is the number of its volume
-    among the volumes of the layout.
+    which bytes the request reads or writes. For a sync, they are those of the synced file. `volume` is the number of
+    its volume among the volumes of the layout.
     """
 
     at_us: int

@@ -180,8 +180,8 @@ _OWN_FOLDER = re.compile(r"/proc/(\d+)(?:/task/\d+)?/fd")
 
 
 def descriptor_of(file: Path) -> int | None:
-    """The descriptor that a path such as /dev/stdout or /dev/fd/63 names, if it is an open file of this process. None
-    for other paths.
+    """The descriptor that a path such as /dev/stdout or /dev/fd/63 names, if it is an open file of this process.
+    Returns None for other paths.
     """
     path = os.path.abspath(file)
     for _ in range(_MOST_LINKS):

@@ -77,13 +77,13 @@ def parse_mounts(text: str) -> tuple[Mount, ...]:
 
 
 def mounts_here(kernel: Kernel = HERE) -> tuple[Mount, ...]:
-    """The mounts that this process sees. Empty if there is no /proc."""
+    """The mounts that this process sees. The result is empty if there is no /proc."""
     return parse_mounts(read_text(kernel.proc / "self" / "mountinfo"))
 
 
 def mount_of(path: str | Path, mounts: Iterable[Mount]) -> Mount | None:
-    """The mount that contains `path` or, if it does not exist, the nearest existing folder above it. None if no mount
-    is known. A block device counts as its own mount.
+    """The mount that contains `path` or, if it does not exist, the nearest existing folder above it. Returns None if no
+    mount is known. A block device counts as its own mount.
 
     Among the mounts above the path, those with the path's device number are preferred, because a later mount may hide
     a mount with a longer path. If no number matches, all mounts above the path are compared: btrfs gives every
@@ -141,7 +141,9 @@ def block_devices_of(mount: Mount, kernel: Kernel = HERE) -> tuple[str, ...]:
 
 
 def device_stack(names: Iterable[str], kernel: Kernel = HERE) -> tuple[str, ...]:
-    """`names` and every block device below them, each once, in the order from the file system downward."""
+    """Returns `names` and every block device below them. Each name is returned once. The order is from the file system
+    downward.
+    """
     stack: list[str] = []
     waiting = list(names)
     while waiting:
@@ -175,7 +177,9 @@ def node_of(name: str, kernel: Kernel = HERE) -> Path:
 
 
 def disk_of(name: str, kernel: Kernel = HERE) -> str:
-    """The whole disk. If `name` is a partition, this is the disk that contains it; otherwise `name` itself."""
+    """Returns the name of the whole disk. If `name` is a partition, this is the disk that contains the partition.
+    Otherwise, it is `name`.
+    """
     node = node_of(name, kernel)
     return node.resolve().parent.name if (node / "partition").exists() else name
 
@@ -188,7 +192,7 @@ def size_bytes(name: str, kernel: Kernel = HERE) -> int:
 
 
 def names_in(folder: Path) -> tuple[str, ...]:
-    """The names in a folder, sorted. Empty if the folder can't be read."""
+    """The names in a folder, sorted. The result is empty if the folder can't be read."""
     try:
         return tuple(sorted(os.listdir(folder)))
     except OSError:
@@ -212,7 +216,7 @@ def describe_disk(name: str, kernel: Kernel = HERE) -> dict[str, object]:
 
 
 def serial_of(name: str, kernel: Kernel = HERE) -> str:
-    """The disk's serial number or, without one, its globally unique name, or "" if the kernel shows neither."""
+    """The disk's serial number. If it has none, its globally unique name is returned, and without either, ""."""
     node = node_of(name, kernel)
     files = ("serial", "device/serial", "wwid", "device/wwid")
     return next((text for file in files if (text := read_text(node / file))), "")
@@ -296,7 +300,9 @@ _MODELS = {
 def virtual_disk(
     mount: Mount | None, stack: tuple[str, ...], on_virtual_machine: bool | None, kernel: Kernel = HERE
 ) -> tuple[bool | None, str]:
-    """Whether the disk is virtual, so not a drive of this machine, and the reason. None if neither can be shown."""
+    """Whether the disk is virtual, so not a drive of this machine, and the reason. Returns None if neither can be
+    shown.
+    """
     if mount is None:
         return None, "this system does not show which disk is under it"
     for pattern, reason in _FILE_SYSTEMS.items():

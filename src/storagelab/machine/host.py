@@ -98,7 +98,7 @@ def load_1min() -> float | None:
 
 
 def cpu_quota(kernel: Kernel = HERE) -> float | None:
-    """The CPU time, in CPUs, that control groups (version 1 or 2) allow this process, or None if unlimited or unknown."""
+    """The number of CPUs to which control groups (version 1 or 2) limit this process, or None if no limit is known."""
     quotas = []
     for folder in control_groups("cpu", kernel):
         limit, _, period = read_text(folder / "cpu.max").partition(" ")
@@ -110,7 +110,7 @@ def cpu_quota(kernel: Kernel = HERE) -> float | None:
 
 
 def memory_limit_bytes(kernel: Kernel = HERE) -> int | None:
-    """The memory that control groups (version 1 or 2) allow this process, or None if unlimited or unknown."""
+    """The memory to which control groups (version 1 or 2) limit this process, or None if no limit is known."""
     files = ("memory.max", "memory.limit_in_bytes")
     limits = (integer_in(folder / file) for folder in control_groups("memory", kernel) for file in files)
     # Version 1 has no word for "no limit": the file then has the largest possible number.
@@ -173,7 +173,7 @@ def parse_meminfo(text: str) -> dict[str, int]:
 
 
 def operating_system() -> str:
-    """The name of the Linux distribution; if unknown, the name and release of the system."""
+    """Returns the name of the Linux distribution. If this is unknown, returns the name and release of the system."""
     try:
         return platform.freedesktop_os_release()["PRETTY_NAME"]
     except (OSError, KeyError):
@@ -312,7 +312,9 @@ def drop_page_cache(kernel: Kernel = HERE) -> None:
 
 
 def memory_available() -> int:
-    """The bytes that programs can use without swapping. If the kernel doesn't report them, the free bytes."""
+    """The bytes that programs can use without swapping. If the kernel doesn't report this figure, returns the free
+    bytes.
+    """
     free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return parse_meminfo(read_text(HERE.proc / "meminfo")).get("MemAvailable", free)
 

@@ -278,7 +278,7 @@ def privileged_settings(plan: Plan, of_engine: Callable[[Config], PrivilegeOf]) 
 
 
 def _whose_programs(folder: Path) -> str:
-    """Why others may have changed the programs of a folder, or "" if only root and the current user can have done so."""
+    """Why others may have changed the programs of a folder, or "" if only root and this user can have done so."""
     if not folder.is_absolute():
         return "starts programs from a folder beside the spec"
     real = folder.resolve()

@@ -237,9 +237,9 @@ def _shares(
 
 
 def bytes_of_server(capture: Capture) -> dict[str, float | None]:
-    """The largest number of bytes that the server can have read from devices, and can have written to them. None if
-    unknown. For reads, the kernel counts the bytes of processes. For writes, the kernel counts whole folios. So the
-    requested bytes are used for writes, plus a page for each write.
+    """The largest number of bytes that the server can have read from devices, and can have written to them. Returns
+    None if it is unknown. For reads, the kernel counts the bytes of processes. For writes, the kernel counts whole
+    folios. So the requested bytes are used for writes, plus a page for each write.
     """
     own = sum(one.own_write_bytes or 0 for one in capture.manifest.volumes)
     asked = sum(row.bytes + row.requests * _LEAST_BYTES for row in capture.io if row.operation == "write")
@@ -276,9 +276,9 @@ def _share(reached: Amount, asked: Amount) -> Share:
 
 
 def _waited_s(capture: Capture, objects: Mapping[str, CapturedObject], ended: float) -> float | None:
-    """The seconds that a session spent on I/O for a transaction. None if the capture has no times of requests to
-    tables. A commit waits for its log write. If commits share log writes, it also waits for the log write before it: on
-    average for half of its time.
+    """The seconds that a session spent on I/O for a transaction. Returns None if the capture has no times of requests
+    to tables. A commit waits for its log write. If commits share log writes, it also waits for the log write before it:
+    on average for half of its time.
     """
     log = _log_rows(capture, objects)
     own = [row for row in capture.io if row.by == "session" and not _of_log(row, objects)]

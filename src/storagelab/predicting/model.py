@@ -149,7 +149,7 @@ def _solved(stations: list[Station], offers: list[Offer], delay_s: float, sessio
 
 
 def _limited_by(stations: list[Station], found: Solution) -> str:
-    """The name of the station with the highest utilisation. If no station is busy, the sessions."""
+    """The name of the station with the highest utilisation. If no station is busy, returns SESSIONS."""
     if not stations:
         return SESSIONS
     used = {one.name: found.per_s / one.capacity for one in stations}
@@ -173,7 +173,7 @@ def predicted(server: Server, present: Layout, layouts: Mapping[str, Layout], er
 
 
 def captured_over_modelled(server: Server, present: Layout) -> float | None:
-    """The captured rate divided by the model's rate for the captured layout. None if the model can't
+    """The captured rate divided by the model's rate for the captured layout. Returns None if the model can't
     calculate a rate.
     """
     try:

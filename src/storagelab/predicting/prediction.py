@@ -33,9 +33,9 @@ class VolumeLoad(Described):
     requests_per_s: float
     bytes_per_s: float
     read_share: float | None
-    """The fraction of reads among the requests. None if there are no requests."""
+    """The fraction of reads among the requests. The value is None if there are no requests."""
     used_share: float | None
-    """The utilisation of the volume: load divided by capacity. None if unknown."""
+    """The utilisation of the volume: load divided by capacity. The value is None if it is unknown."""
 
 
 class LayoutPrediction(Described):
@@ -43,7 +43,7 @@ class LayoutPrediction(Described):
 
     name: str
     per_s: Estimate | None
-    """Transactions a second with their prediction interval. None if unknown."""
+    """Transactions a second with their prediction interval. The value is None if it is unknown."""
     latency_s: Estimate | None
     """The mean time of a transaction, in seconds."""
     times_present: Estimate | None
@@ -56,7 +56,7 @@ class LayoutPrediction(Described):
     """The bottleneck: a volume's reads or writes, the CPUs, or the sessions."""
     volumes: tuple[VolumeLoad, ...]
     cant_say: str = ""
-    """The reason if there is no prediction; otherwise empty."""
+    """The reason why there is no prediction. It is empty if there is a prediction."""
 
 
 class Prediction(Described):

@@ -55,7 +55,9 @@ _COPY_BYTES = 2**18
 
 
 class Move(Described):
-    """A unit that moves: a table, an index, `log` or `temp`. If the capture can't tell tables apart, all `tables`."""
+    """A unit that moves: a table, an index, `log` or `temp`. If the capture can't tell tables apart, all `tables` are
+    one unit.
+    """
 
     what: str
     """The unit's key in `layout.objects`, or `log`."""
@@ -77,7 +79,7 @@ class Proposal(Described):
     """The layout's rate divided by today's rate."""
     moves: tuple[Move, ...]
     price: float | None
-    """The monthly price of the volumes that the layout uses. None if one of them has no price."""
+    """The monthly price of the volumes that the layout uses. The value is None if one of them has no price."""
     limited_today: str
     limited_then: str
 
@@ -97,9 +99,9 @@ class Advice(Described):
     today: dict[str, str]
     """The current volume of each unit, by the unit's key."""
     data: str | None
-    """The volume with the server's own files. None if unknown."""
+    """The volume with the server's own files. The value is None if it is unknown."""
     folders: dict[str, str]
-    """A folder on each volume. If the folder is unknown, a placeholder."""
+    """Maps each volume to a folder on it. If the folder is unknown, the value is a placeholder."""
     worth: float
     """The least gain that is worth a change, as a share of today's rate."""
     price_today: float | None
@@ -335,8 +337,9 @@ def _doubts(question: Question) -> Iterator[str]:
 
 
 def _chosen(search: Search, errors: Errors, worth: float) -> tuple[list[Places], str]:
-    """The placements that are worth their moves, the fastest first. If there is none, also the reason. The list then
-    has the best placement if its gain is only uncertain; otherwise it is empty.
+    """Returns the placements that are worth their moves. The fastest placement comes first. If no placement is worth
+    its moves, also returns the reason. The list then has only the best placement if its gain is uncertain. Otherwise,
+    the list is empty.
     """
     today = search.per_s(search.stays)
     if not today:

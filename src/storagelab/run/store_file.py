@@ -67,7 +67,7 @@ class Connection(sqlite3.Connection):
         return super().execute(*statement)
 
     def take_steps(self) -> bool:
-        """Called by SQLite from time to time. Returns whether to interrupt the statement."""
+        """SQLite calls this method from time to time. Returns whether to interrupt the statement."""
         self._steps_left -= _STEPS_A_CALL
         return self._steps_left < 0
 

@@ -57,7 +57,9 @@ _SECRET_OPTIONS = frozenset({"oauth_client_secret", "passwd", "password", "sslpa
 
 
 def hidden(words: str, target: TargetConfig) -> str:
-    """`words`. If they contain four or more successive characters of a secret of the DSN, a remark in their place."""
+    """Returns `words`. If they contain four or more successive characters of a secret of the DSN, returns a remark
+    instead.
+    """
     if not target.attached:
         return words
     text = target.dsn if target.dsn is not None else os.environ.get(target.dsn_env or "", "")
@@ -98,7 +100,7 @@ def _of_settings(dsn: str) -> list[str] | None:
 
 
 def _of_options(settings: Iterable[tuple[str, str]]) -> list[str] | None:
-    """The secret values, or None if an option is unknown, or has a value of a form that no driver accepts."""
+    """The secret values. Returns None if an option is unknown, or if a value has a form that no driver accepts."""
     secrets = []
     for name, value in settings:
         if name in _SECRET_OPTIONS:
@@ -148,8 +150,8 @@ its name is.
 """
 
 Decoys = tuple[TargetConfig, dict[str, JsonValue], Callable[[], object]]
-"""Three things: a database that storagelab made on a server, whose default schema has tables with the names that the
-load's program uses; the load; and a function that reads these tables.
+"""A database that storagelab made on a server, the load, and a function that reads the load's tables. The default
+schema of the database has tables with the names that the load's program uses.
 """
 Need = tuple[bool, str, str]
 """A requirement: whether it is met, the problem if it is not, and the solution."""
@@ -241,8 +243,8 @@ def _other_ends(line: socket.socket) -> Iterator[tuple[str, str]]:
 
 
 def process_age_s(process: Path, names: tuple[str, ...]) -> float | None:
-    """How long the process with this folder in /proc has run, in seconds. None if it has ended, or if its name is not
-    one of `names`.
+    """How long the process with this folder in /proc has run, in seconds. Returns None if it has ended, or if its name
+    is not one of `names`.
     """
     if read_text(process / "comm") not in names or not (fields := stat_fields(process)):
         return None
@@ -310,7 +312,9 @@ class RunningServer(NamedTuple):
     """Whether the server runs on this machine."""
     data_bytes: int
     bin_dir: Path | None = None
-    """The folder of the server's programs. None if the server runs on another machine, or if the folder is hidden."""
+    """The folder of the server's programs. The value is None if the server runs on another machine, or if the folder is
+    hidden.
+    """
     asked: frozenset[str] = frozenset()
     """The names of all settings that affect storage, changed or not."""
     left_out: tuple[str, ...] = ()

@@ -68,8 +68,8 @@ class Reach(ABC, Generic[C]):
         """Opens a session of the load, with the settings that the spec asks for."""
 
     def process(self, own: C) -> int | None:
-        """The PID of the server's main process, which is the parent of its other processes. None if this machine's
-        kernel can't report on it.
+        """The PID of the server's main process, which is the parent of its other processes. Returns None if this
+        machine's kernel can't report on it.
         """
         return None
 

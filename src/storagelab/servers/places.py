@@ -55,7 +55,7 @@ def remote_paths(config: Config) -> dict[str, str]:
 
 def mount_of(path: str, mounts: Iterable[Mount]) -> Mount | None:
     """The mount that contains a folder: the mount with the longest path. If several have this path, the last one hides
-    the others. None if no mount contains the folder.
+    the others. Returns None if no mount contains the folder.
     """
     whole = PurePosixPath(path)
     above = [mount for mount in mounts if mount.point and whole.is_relative_to(mount.point)]
@@ -245,8 +245,8 @@ def share_on(config: Config, known: Sequence[Object] | None, volume: str) -> flo
 
 
 def planned(configs: Iterable[Config], site: Site) -> tuple[str, ...]:
-    """Lines for a plan: the volumes of each object in these cells, with its size. Empty if no layout places objects.
-    Raises PreflightError for a name that matches no object.
+    """Lines for a plan: the volumes of each object in these cells, with its size. The result is empty if no layout
+    places objects. Raises PreflightError for a name that matches no object.
     """
     cells = [config for config in configs if config.generated and config.kind.provenance == "measured"]
     if not any(config.placed for config in cells):

@@ -168,7 +168,7 @@ class PrivateServer(ABC, Generic[P]):
 
     @property
     def killed(self) -> str:
-        """How and why the server's process was killed, e.g. "killed by signal 9 (SIGKILL)", or "" if it was not killed."""
+        """How and why the server was killed, e.g. "killed by signal 9 (SIGKILL)", or "" if it was not killed."""
         return self._kills.words(self._process.poll()) if self._process is not None else ""
 
     def _make_socket_folder(self) -> None:

@@ -119,7 +119,7 @@ def _communicate(
 
 def first_program(folders: Iterable[Path | None], *names: str) -> Path | None:
     """The first file in the folders with one of these names. If there is none, the first program on the PATH with one
-    of these names. None if there is no such program.
+    of these names. Returns None if there is no such program.
     """
     places = [folder / name for folder in folders if folder is not None for name in names]
     places += [Path(found) for found in map(shutil.which, names) if found]

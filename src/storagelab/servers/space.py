@@ -264,7 +264,7 @@ def refuse_more_than_there_is(memory: Memory) -> None:
 
 
 def memory_note(load: GeneratedLoad, unit_bytes: int, memory: Memory, *, dropped: bool = False) -> str:
-    """A note if the data of `load` fits into memory, or if this is unknown, or "" if the data does not fit. One unit of
+    """Returns "" if the data of `load` does not fit into memory, otherwise a note. One unit of
     the load takes `unit_bytes` bytes. `dropped`: whether the page cache is dropped before each run.
     """
     buffers = memory.setting + (f" ({_memory_size(memory.buffers_bytes)})" if memory.buffers_bytes else "")
@@ -298,7 +298,7 @@ def _times(share: float, of: str) -> str:
 
 
 def data_bytes(load: GeneratedLoad, unit_bytes: int) -> int | None:
-    """The size of a generator's tables and indexes in bytes. None if the user's own files make the tables."""
+    """The size of a generator's tables and indexes in bytes. Returns None if the user's own files make the tables."""
     return None if load.data.units is None else round(load.data.units * unit_bytes)
 
 
@@ -374,9 +374,9 @@ class SpaceWatch:
                     return
 
     def explain(self, words: str, log: str, config: Config, data_folder: Path | None) -> RunFailed | None:
-        """The failure with the name of the full volume. None if neither `words` nor the server's log report a full
-        disk. The log is searched, too, because `words` may only report a consequence: a lost connection or a damaged
-        index. Relative file names in messages start at `data_folder`.
+        """The failure with the name of the full volume. Returns None if neither `words` nor the server's log report a
+        full disk. The log is searched, too, because `words` may only report a consequence: a lost connection or a
+        damaged index. Relative file names in messages start at `data_folder`.
         """
         line = next((line for line in [*words.splitlines(), *log.splitlines()] if _FULL.search(line)), None)
         if line is None:

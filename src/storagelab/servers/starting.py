@@ -1,5 +1,5 @@
-"""Finds the programs of private servers, checks their settings, and makes and tries servers. The same for
-every engine.
+"""Finds the programs of private servers, checks their settings, and makes and tries servers. Every engine uses this
+code.
 """
 
 from __future__ import annotations
@@ -221,7 +221,9 @@ class Starter(Generic[P]):
             )  # fmt: skip
 
     def check_cells(self, configs: Sequence[Config], site: Site) -> list[str]:
-        """A description of the server of each cell, each once. Raises PreflightError for servers that can't run."""
+        """Returns the descriptions of the cells' servers. Each different description is returned once. Raises
+        PreflightError for servers that can't run.
+        """
         lacks, found = list[PreflightError](), dict[str, None]()
         by_programs = defaultdict[P, list[Config]](list)
         for config in configs:

@@ -62,8 +62,8 @@ def together(contents: Iterable[Content]) -> Content:
 
 
 def copy_folder(name: str, source: int, copy: int, depth: int = 0) -> int:
-    """Copies the folder `name` from the folder `source` into the folder `copy`; both are descriptors. Copies owners,
-    modes and symbolic links, too. Returns the number of bytes whose blocks are shared.
+    """Copies the folder `name` from the folder `source` into the folder `copy`. `source` and `copy` are descriptors.
+    Copies owners, modes and symbolic links, too. Returns the number of bytes whose blocks are shared.
 
     Until the copy is complete, only this user can enter it. Raises OSError, also if there is anything else than plain
     files of the server, folders and links.

@@ -168,7 +168,9 @@ class _Sums(NamedTuple):
 
 
 def _points(df: Vector, point: Callable[[float], float]) -> Vector:
-    """`point` for each element of `df`. The elements are rounded first, so that `point` is computed for few values."""
+    """Computes `point` for each element of `df`. The elements are rounded first, so that `point` is computed for few
+    values.
+    """
     rounded, place = np.unique(np.round(np.clip(df, 1, MANY), 1), return_inverse=True)
     return np.array([point(float(one)) for one in rounded])[place]
 

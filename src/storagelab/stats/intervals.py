@@ -167,7 +167,7 @@ def change(before: Sequence[float], after: Sequence[float]) -> Change:
 
 
 def _variance(values: Sequence[float]) -> float:
-    """The variance of the mean of the values. NaN for a single value."""
+    """The variance of the mean of the values. Returns NaN for a single value."""
     return sd(values) ** 2 / len(values) if len(values) > 1 else math.nan
 
 

@@ -226,7 +226,7 @@ class Simulations(Frozen):
     repetitions: int
     scales: tuple[int, ...]
     other_scales: tuple[int, ...] = ()
-    """The other scales. Empty if the check at another scale is switched off."""
+    """The other scales. The value is empty if the check at another scale is switched off."""
     open_inputs: int = 0
     """How many other combinations of open inputs were also simulated."""
     open_scales: tuple[int, ...] = ()
@@ -406,7 +406,9 @@ def _at_scale(cell: Cell, scale: float) -> Cell:
 
 
 def _changed_profiles(inputs: Sequence[tuple[OpenInput, JsonValue]]) -> dict[str, str] | None:
-    """By name: the texts of the ready-made profiles in which a figure has another value. None if there are none."""
+    """By name: the texts of the ready-made profiles in which a figure has another value. Returns None if there are
+    none.
+    """
     texts: dict[str, str] = {}
     for one, value in inputs:
         if one.profile:

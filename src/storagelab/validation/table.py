@@ -328,7 +328,7 @@ def render(form: str, validation: Validation) -> str:
 
 
 def existing(file: Path) -> str | None:
-    """The text of the document in `file`. None if there is no such document.
+    """The text of the document in `file`. Returns None if there is no such document.
 
     Raises StoragelabError if the file lacks the marks or is not text, because a text that a person wrote must not be
     overwritten.

@@ -50,13 +50,13 @@ class Drive(Frozen):
     size_bytes: int
     sector_bytes: int = 512
     holds: tuple[str, ...] | None = ()
-    """The kinds of content on the drive: partition tables, file systems, parts of a RAID. None if this user is not
-    root: only root can read them.
+    """The kinds of content on the drive: partition tables, file systems, parts of a RAID. The value is None if this
+    user is not root: only root can read them.
     """
     used_by: tuple[str, ...] = ()
     of_the_system: bool = False
     part_of: str = ""
-    """The whole drive's name if this device is only a partition; else ""."""
+    """If this device is only a partition, this is the name of the whole drive. Otherwise, it is ""."""
     made_of_others: bool = False
     """Whether this device is not a drive, but a RAID, a logical volume, a file or memory."""
     read_only: bool = False
@@ -104,7 +104,7 @@ def look(device: str, key: str, kernel: Kernel = HERE) -> Drive:
 
 
 def describe(device: str, name: str, kernel: Kernel = HERE) -> Drive:
-    """The drive that the kernel calls `name`; `device` is its stable name."""
+    """The drive that the kernel calls `name`. `device` is the stable name of this drive."""
     node = disks.node_of(name, kernel)
     disk = disks.describe_disk(name, kernel)
     system, used = _users(name, kernel)
@@ -169,7 +169,7 @@ def _users(name: str, kernel: Kernel) -> tuple[bool, tuple[str, ...]]:
 
 
 def _held_exclusively(node: str) -> tuple[str, ...]:
-    """(HELD,) if a program or the kernel (e.g. for ZFS) has opened the drive exclusively; else ()."""
+    """Returns (HELD,) if a program or the kernel (e.g. for ZFS) has opened the drive exclusively, otherwise ()."""
     try:
         os.close(os.open(node, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC))
     except OSError as error:
@@ -207,7 +207,9 @@ def _found_on(name: str) -> Iterator[dict[str, object]]:
 
 
 def table_uuid(drive: Drive) -> set[str]:
-    """The UUID of the drive's GPT: bytes 56 to 71 of its second sector. Empty without a GPT. Raises OSError."""
+    """The UUID of the drive's GPT: bytes 56 to 71 of its second sector. The result is empty without a GPT. Raises
+    OSError.
+    """
     with open(f"/dev/{drive.name}", "rb") as opened:
         opened.seek(drive.sector_bytes)
         header = opened.read(72)
@@ -287,7 +289,7 @@ def signatures_in(text: str, node: str) -> Iterator[str]:
 
 def is_blank(node: str, *, whole: bool = False) -> bool:
     """Whether the drive has only zeros or only ones, as after a discard. Reads each MiB if `whole`, otherwise the first
-    and the last one. False if the drive can't be read, or if that takes more than a minute.
+    and the last one. Returns False if the drive can't be read, or if that takes more than a minute.
     """
     until_s = time.monotonic() + _SCAN_S
     try:
@@ -338,7 +340,7 @@ class Formats(NamedTuple):
 
     def with_sectors(self, sector_bytes: int) -> Format | None:
         """A format with sectors of this size and without metadata. If several fit, the current format is preferred.
-        None if there is none.
+        Returns None if there is none.
         """
         fitting = [one for one in self.formats if one.sector_bytes == sector_bytes and not one.metadata_bytes]
         return next((one for one in fitting if one.in_use), fitting[0] if fitting else None)

@@ -41,8 +41,8 @@ class Site(Frozen):
     results: Path | None = None
     """The folder of the experiment's results. None on a machine that does not store runs."""
     texts: dict[str, str] | None = None
-    """The texts of the user's drive profiles, by their names in the spec. Needed on a machine without the spec's
-    folder; None on the spec's own machine.
+    """The texts of the user's drive profiles, by their names in the spec. A machine without the spec's folder needs
+    this value. On the spec's own machine, it is None.
     """
 
     @property
@@ -212,7 +212,7 @@ def _is_ours(folder: int, site: Site) -> bool:
     """Whether this experiment made the folder. True also for an empty folder, which remains if making or removing it
     was interrupted.
 
-    False if the folder belongs to another user, whatever its marker says, unless this user owns the volume.
+    Returns False if the folder belongs to another user, whatever its marker says, unless this user owns the volume.
     """
     if os.fstat(folder).st_uid not in (os.geteuid(), os.stat("..", dir_fd=folder).st_uid):
         return False

@@ -51,8 +51,8 @@ def _of(plan: Plan) -> Iterator[tuple[Config, str, VolumeConfig]]:
 
 
 class Making(NamedTuple):
-    """What is needed to make the plan's volumes: the steps, each once; the drives whose content is destroyed; warnings;
-    and what this machine lacks.
+    """What is needed to make the plan's volumes. `steps` has each step once. `drives` are the drives whose content is
+    destroyed. `lacks` says what this machine lacks.
     """
 
     steps: tuple[str, ...]
@@ -304,8 +304,8 @@ class PreparationAwaited(StoragelabError):
 
 
 def _waiting(block: PlannedBlock, site: Site, state: State, confirmed: dict[str, object]) -> PreparationAwaited | None:
-    """The preparation that a person must make before the block. None if there is none, or if it was made and still
-    exists.
+    """The preparation that a person must make before the block. Returns None if there is none, or if it was made and
+    still exists.
     """
     cells = {name: cell for cell in block.cells.values() for name, one in _kept(cell).items() if one.by_hand}
     if not cells:

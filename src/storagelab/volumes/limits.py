@@ -44,7 +44,7 @@ class Groups(NamedTuple):
 
 
 def groups(kernel: Kernel = HERE) -> Groups | None:
-    """The control groups of this machine, or None if none that limit I/O are mounted."""
+    """The control groups of this machine. Returns None if no mounted control groups can limit I/O."""
     for mount in mounts_here(kernel):
         root = Path(mount.mount_point)
         if mount.filesystem == "cgroup" and (root / V1_LIMITS["write_iops"]).exists():
@@ -252,8 +252,8 @@ def disks() -> dict[str, CloudDisk]:
 
 
 def resolved(limit: LimitConfig, size_bytes: int, key: str) -> LimitConfig:
-    """The limit. If it has a `like`, figures that it lacks are those of this cloud disk. Raises PreflightError if there
-    is no cloud disk of this name.
+    """Returns the limit. If it has a `like`, the figures that it lacks are taken from the cloud disk of that name.
+    Raises PreflightError if there is no such cloud disk.
     """
     if limit.like is None:
         return limit

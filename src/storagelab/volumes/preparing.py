@@ -142,8 +142,8 @@ def check(name: str, volume: VolumeConfig, journal: Journal | None) -> tuple[Dri
 
 
 def _known_to(drive: Drive, journal: Journal) -> refusals.Background | None:
-    """The journal's facts about the drive. None if an interrupted run left the drive claimed: then the next run first
-    gives it back. Raises PreflightError.
+    """The journal's facts about the drive. Returns None if the drive is still claimed because a run was interrupted.
+    The next run then first gives the drive back. Raises PreflightError.
     """
     try:
         history = journal.of(drive.id)
@@ -405,7 +405,7 @@ def _refuse_used(drive: Drive, claim: Claim) -> None:
 
 def _of_others(drive: Drive, claim: Claim, is_known: bool) -> str | None:
     """Describes the drive's content if it may belong to others. "" if all content is storagelab's and must be removed.
-    None if nothing must be removed.
+    Returns None if nothing must be removed.
     """
     parts = drives.partitions_of(drive.name)
     formatted = claim.lba_format is not None and drives.formats(drive.name).now.number != claim.lba_format

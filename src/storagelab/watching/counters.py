@@ -76,7 +76,7 @@ class MachineCounters:
         return groups
 
     def checks(self, elapsed_s: float) -> list[Check]:
-        """A check that fails if a CPU quota of a control group took too large a part of the run, or [] if it did not."""
+        """A check that fails if a group's CPU quota took too large a part of the run, or [] if it did not."""
         found = held_back(self._throttled, elapsed_s)
         worst = max(found, key=lambda who: found[who][1], default=None)
         if worst is None or found[worst][1] <= LARGEST_HELD_BACK:

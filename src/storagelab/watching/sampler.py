@@ -75,7 +75,7 @@ class Accounts:
 
     def _read(self) -> list[_Reading | None]:
         """For each session: CPU time and waiting time for a CPU, both in ns, and the numbers of its voluntary and
-        involuntary switches. None for a session that has ended.
+        involuntary switches. Returns None for a session that has ended.
         """
         readings = ((view.sched(), view.switches()) for view in self._views.values())
         return [
@@ -85,7 +85,7 @@ class Accounts:
         ]  # fmt: skip
 
     def totals(self) -> Totals | None:
-        """The sums over all sessions. None if the figures of a session are missing: then `reason` says so."""
+        """The sums over all sessions. Returns None if the figures of a session are missing: then `reason` says so."""
         if not self._views:
             return None
         total = [0, 0, 0, 0]
@@ -226,7 +226,7 @@ class Observation:
 
     @property
     def cpus(self) -> int | None:
-        """The number of CPUs of the server's machine. None if the server may run on another machine."""
+        """The number of CPUs of the server's machine. The value is None if the server may run on another machine."""
         return usable_cpus() if self.totals is not None else None
 
 
@@ -234,9 +234,9 @@ class SessionSampler(Watch, ABC):
     """Samples the sessions of one run through its own connection. The results are waits, a series with a point each
     second, and a few moments.
 
-    Call the methods in this order: `prepare`; `baseline` while all sessions wait at the gate; `start` when the gate
-    opens; `stop` when the last session has finished its work, but all are still connected. An error during sampling is
-    not raised, but stored in `Observation.error`.
+    Call the methods in this order. Call `prepare` first. Call `baseline` while all sessions wait at the gate, and
+    `start` when the gate opens. Call `stop` when all sessions have finished their work, but are still connected. An
+    error during sampling is not raised, but stored in `Observation.error`.
     """
 
     event_of: ClassVar[WaitEvents]

@@ -84,7 +84,7 @@ class WaitEvents:
         self._rules = [(re.compile(pattern), event) for pattern, event in rules.items()]
 
     def __call__(self, wait_type: str) -> Event:
-        """The meaning of a wait; `UNKNOWN` for `NO_EVENT` and for waits that match nothing."""
+        """Returns the meaning of a wait. Returns `UNKNOWN` for `NO_EVENT` and for waits that match no entry."""
         if wait_type == NO_EVENT:
             return UNKNOWN
         name = self._spelt(wait_type)

@@ -1,7 +1,7 @@
 """Raw I/O on real drives, in blocks of runs.
 
 On each volume, the runs of a block share one file. storagelab fills the file before the first run and removes it after
-the last run. If a volume is a device, runs only read it.
+the last run. If a volume is a device, the runs only read the device.
 """
 
 from __future__ import annotations

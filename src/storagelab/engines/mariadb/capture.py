@@ -110,7 +110,7 @@ def _elsewhere(connection: Connection) -> dict[str, Path]:
 
 
 _TABLESPACES = ("innodb_sys_tablespaces", "innodb_tablespaces")
-"""The name of the view of InnoDB's files: first on MariaDB, then on MySQL."""
+"""The name of the view that lists InnoDB's files. The first name is MariaDB's, and the second is MySQL's."""
 _PARTITION = re.compile(r"#p#", re.IGNORECASE)
 _ENCODED = re.compile(r"@([0-9a-f]{4})")
 _SERVERS_OWN = ("ibdata", "undo", "innodb_undo", "innodb_system")
@@ -208,7 +208,7 @@ class WatchedMariaDB:
         return found
 
     def _first_rows(self, statements: Iterable[str]) -> list[Any]:
-        """The rows of the first statement that this server can execute; empty if it can execute none."""
+        """Returns the rows of the first statement that this server can execute, or no rows if it can execute none."""
         for statement in statements:
             with contextlib.suppress(pymysql.MySQLError):
                 return self._rows(statement)
@@ -223,7 +223,7 @@ class WatchedMariaDB:
         return ((int(space), Path(path).parent) for space, path in rows if str(path).startswith("/"))
 
     def _named(self, name: str, folder: Path) -> Thing | None:
-        """The table in the tablespace `database/table`. None for the server's own or a temporary tablespace."""
+        """The table in the tablespace `database/table`. Returns None for the server's own or a temporary tablespace."""
         database, slash, table = name.partition("/")
         if not slash or table.startswith("#sql"):
             return None

@@ -35,7 +35,7 @@ class DataFile(NamedTuple):
 
 
 class Layout(Places):
-    """The layout of one cell. The cell has its own database on the server, with the name `prefix`."""
+    """The layout of one cell. The cell has its own database on the server. The name of this database is `prefix`."""
 
     mark: ClassVar[str] = MARK
 

@@ -133,7 +133,7 @@ class FromTemplateDatabase(AttachedServer[Connection]):
 
 
 def of_template(prefix: str, tablespace: str) -> str | None:
-    """The name of the template to which the tablespace belongs. None if it is a run's tablespace."""
+    """The name of the template to which the tablespace belongs. Returns None if it is a run's tablespace."""
     found = re.match(rf"{re.escape(prefix)}_{NAME}(?=_)", tablespace)
     return found[0] if found else None
 

@@ -226,7 +226,7 @@ def thinned(series: TimeSeries) -> TimeSeries:
     starts, widths_s = list(range(0, count, merged)), np.diff([0.0, *series.at_s])
 
     def means(values: Sequence[float | None]) -> Iterator[float | None]:
-        """The mean of each merged interval, over the time with known values. None if no value is known."""
+        """The mean of each merged interval, over the time with known values. Returns None if no value is known."""
         known = np.array(values, dtype=float)
         there = ~np.isnan(known)
         sums = np.add.reduceat(np.where(there, known, 0.0) * widths_s, starts)

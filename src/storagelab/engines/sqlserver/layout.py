@@ -382,7 +382,7 @@ def _file_text(file: DataFile, size_mb: int | None, growth_mb: int) -> str:
 def in_folder(folder: str, name: str) -> str:
     r"""The path of a file in a folder on the server's machine.
 
-    A folder such as `D:\data` shows that the server runs on Windows. Otherwise, it runs on Linux.
+    If the folder looks like `D:\data`, the server runs on Windows. Otherwise, the server runs on Linux.
     """
     separator = "\\" if is_windows_path(folder) else "/"
     return folder + name if folder.endswith(("\\", "/")) else folder + separator + name

@@ -305,7 +305,7 @@ _TYPES = {
 
 
 def page_of(resource: str) -> Page | None:
-    """The page in a `resource_description` such as "5:3:8088". None if it is not a page."""
+    """The page in a `resource_description` such as "5:3:8088". Returns None if it is not a page."""
     found = _OF_PAGE.match(resource)
     return Page(*map(int, found.groups())) if found else None
 
