@@ -103,8 +103,9 @@ Start = Callable[[Rng, int, int], Machine]
 
 @dataclass(frozen=True)
 class Situation:
-    """`first` is the mean log time of the first layout minus that of the others. `mean` is the mean effect on the log
-    times of all runs, or None if it depends on their order."""
+    """`first` is the mean log time of the first layout minus the mean log time of the other layouts. `mean` is the mean
+    effect on the log times of all runs, or None if it depends on their order.
+    """
 
     start: Start
     first: float = 0.0
@@ -216,7 +217,7 @@ SITUATIONS: Mapping[str, Situation] = {
         _sometimes(0.2, math.exp((STALLING - math.log(0.95)) / 0.2), 0.05, only_first=True), STALLING
     ),
 }  # fmt: skip
-"""The effects on runs. "normal" has no effect. If layouts differ, the effect is that of the first layout."""
+"""The effects on runs. "normal" has no effect. If layouts differ, only the first layout has an effect."""
 
 
 def happened(of: Design, situation: Situation, rng: Rng) -> Matrix:

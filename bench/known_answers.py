@@ -40,8 +40,8 @@ from storagelab.volumes import volume as volumes
 
 ROOT = Path(__file__).parent.parent
 TIED, APART = 1.03, 1.15
-"""Ratios of time. Below the first value, the report must not tell two layouts apart. At the second value and all larger
-values, it must.
+"""Ratios of the times of two layouts. Below the first value, the report must not tell the layouts apart. From the
+second value upward, the report must tell them apart.
 """
 GOAL = 0.95
 _COUNTED = {"read_iops": "reads", "write_iops": "writes"}

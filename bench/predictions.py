@@ -120,8 +120,9 @@ def unequal_weights(tables: Sequence[str], dice: random.Random) -> dict[str, tup
 
 
 def _place(engine: str, tables: Sequence[str], volumes: str, dice: random.Random) -> dict[str, str]:
-    """A volume for each table and for the log. On PostgreSQL, each index has a volume, too, sometimes another one than
-    its table."""
+    """A volume for each table and for the log. On PostgreSQL, each index has a volume, too. This volume may differ from
+    the volume of the index's table.
+    """
     place = {name: dice.choice(volumes) for name in (*tables, "log")}
     if engine == "postgres":
         place |= {f"{name}_pkey": dice.choice(volumes) if dice.random() < 0.3 else place[name] for name in tables}
@@ -295,8 +296,8 @@ def write_volumes(case: Case, names: Mapping[str, str], file: Path) -> None:
 
 @dataclass(frozen=True)
 class Judged:
-    """A case and its result. `pairs`: the number of pairs that the runs tell apart, and the number of them that were
-    predicted in the right order. Each predicted rate belongs to a layout. Each measured rate belongs to a run.
+    """A case and its result. `pairs`: the number of pairs that the runs tell apart, and the number of these pairs whose
+    order was predicted correctly. There is a predicted rate for each layout, and a measured rate for each run.
     """
 
     case: dict[str, Any]

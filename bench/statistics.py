@@ -55,7 +55,8 @@ class Counts(NamedTuple):
     fastest contains the first and the second of equal layouts. `means`, `ratio`: the intervals contain the true values.
     For a layout that is 5 or 10 % slower: whether it is called slower, whether it is outside the set, and whether it
     passes a gate at 5 %; the stated difference divided by the true one, and the same for the lower end. For a layout
-    that is 10 % faster: whether it is named, or another layout, and the runs of a race, as a share.
+    that is 10 % faster: whether this layout is named, whether another layout is named, and the share of the runs that a
+    race makes.
     """
 
     false: float

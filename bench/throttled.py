@@ -57,7 +57,9 @@ class Throttled(NamedTuple):
 
 @contextlib.contextmanager
 def volume(folder: Path, size_bytes: int) -> Iterator[Throttled]:
-    """Mounts a volume below `folder`, with its file in memory. Everything is removed afterwards, even after a failure."""
+    """Mounts a volume below `folder`. The volume's file is in memory. Everything is removed at the end, even after a
+    failure.
+    """
     found = limits.groups()
     assert found is not None, why_not()
     with contextlib.ExitStack() as undo:

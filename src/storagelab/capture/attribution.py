@@ -1,5 +1,5 @@
-"""Turns requests into rows. A row has an object, a kind of process, the number of its requests, their bytes, how many
-of them are sequential, and their time.
+"""Turns requests into rows. A row has an object, a kind of process, and four figures about requests: their number,
+their bytes, how many are sequential, and their time.
 """
 
 from __future__ import annotations
@@ -409,10 +409,10 @@ _AT_EACH_END = 5
 """Each side of a change must have at least this number of intervals."""
 _CERTAIN = 6.0
 """The least difference between the two sides of a change. Its unit is the standard error. It was tried with 1,000
-random series without a change (20 to 600 intervals, spread 10 or 30 %). At most 0.1 % of them exceed it if neighbours
-correlate by up to 0.5, 2.8 % at 0.8, and 5.5 % at 0.9. No series with bursts of checkpoints exceeds it. If the rate
-doubles in the middle, this is found in 87 to 100 % of series with a spread of 10 %. With a spread of 30 %, it is found
-only in long captures.
+random series without a change (20 to 600 intervals, spread 10 or 30 %). At most 0.1 % of the series exceed it if
+neighbours correlate by up to 0.5. At 0.8, 2.8 % of the series exceed it, and at 0.9, 5.5 %. No series with bursts of
+checkpoints exceeds it. If the rate doubles in the middle, this is found in 87 to 100 % of series with a spread of 10 %.
+With a spread of 30 %, it is found only in long captures.
 """
 _MATTERS = 0.25
 """The least change that matters, as a share of the larger side."""

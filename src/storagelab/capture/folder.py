@@ -410,7 +410,7 @@ class Count(NamedTuple):
     seconds: float | None = None
 
     def plus(self, other: Count) -> Count:
-        """The sum of two counts. Its `seconds` are None if those of one count are unknown."""
+        """The sum of two counts. The sum's `seconds` are None if the seconds of one of the two counts are unknown."""
         seconds = None if self.seconds is None or other.seconds is None else self.seconds + other.seconds
         return Count((self.requests or 0) + (other.requests or 0), self.bytes + other.bytes, seconds)
 

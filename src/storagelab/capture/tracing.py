@@ -291,7 +291,7 @@ class Traces:
 
     @contextlib.contextmanager
     def _opening(self) -> Iterator[int]:
-        """Gives the root of tracefs, to open rings. If opening one fails, closes all of them. Raises NoTracing."""
+        """Gives the root of tracefs, to open rings. If one ring can't be opened, closes all rings. Raises NoTracing."""
         root = open_tracefs()
         try:
             yield root

@@ -48,8 +48,9 @@ class WarmUp:
         self._second_of: list[int] = []
         self.settled = False
         self.changed: float | None = None
-        """The relative difference between the mean throughput of the last whole cycle and that of the cycle
-        before it."""
+        """The relative difference between the mean throughput of the last whole cycle and the mean throughput of the
+        previous cycle.
+        """
 
     def is_over(self, starts_s: Sequence[float], rates: Sequence[float], *, settled: bool) -> bool:
         """Whether the warm-up is over. `starts_s` has the starts of checkpoints. If it has a new one, this checkpoint

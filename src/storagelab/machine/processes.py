@@ -63,8 +63,8 @@ def lives(pid: int) -> bool:
 
 
 class Kills:
-    """Says how a process was killed. Create it before the process starts. `since` describes that moment, e.g. "the
-    campaign began".
+    """Says how a process was killed. Create it before the process starts. `since` describes the moment of creation,
+    e.g. "the campaign began".
     """
 
     def __init__(self, since: str) -> None:
@@ -223,7 +223,7 @@ def _whose(pid: int, tasks: dict[int, list[str]], server_parent_pid: int | None)
 
 
 def run_queue(proc: Path = _PROC) -> int:
-    """The number of tasks that run or wait for a CPU now, without this task."""
+    """The number of tasks that run or wait for a CPU now. This task is not counted."""
     words = read_text(proc / "stat").partition("procs_running ")[2].split()
     return int(words[0]) - 1 if words else 0
 

@@ -48,7 +48,8 @@ class Cover(Frozen):
 
 
 def covers(reach: Iterable[Path], uid: int, gid: int) -> tuple[Cover, ...]:
-    """The folders to cover so that a user reaches the folders `reach`, sorted by path. Usually there are none.
+    """The folders to cover so that a user reaches the folders `reach`. They are sorted by path. Usually no folder must
+    be covered.
 
     If a path contains links, both paths are checked: the path as written, and the path with its links resolved.
     """
@@ -132,8 +133,8 @@ class Unprivileged(Frozen):
 
 @cache
 def unprivileged() -> Unprivileged:
-    """The user that runs server programs: the current user or, if that is root, `nobody`. Raises PreflightError if root
-    can't run programs as `nobody`.
+    """The user that runs server programs. This is the current user. If the current user is root, it is `nobody`. Raises
+    PreflightError if root can't run programs as `nobody`.
     """
     if os.geteuid() != 0:
         return Unprivileged()

@@ -68,7 +68,7 @@ class Move(Described):
     to: str
     bytes: int | None
     copy_s: float | None
-    """The least time, in seconds, to copy the unit. It follows from the limits of both volumes."""
+    """The least time in seconds that copying the unit takes. It follows from the limits of both volumes."""
 
 
 class Proposal(Described):
@@ -415,7 +415,9 @@ def size_of(one: CapturedObject) -> int | None:
 
 
 def _units(question: Question) -> list[Unit]:
-    """The units that may move. They are sorted by their shares of their volumes' load, the largest first."""
+    """The units that may move. They are sorted by their shares of their volumes' load. The unit with the largest share
+    comes first.
+    """
     capture, shares = question.capture, _shares(question)
     own = ENGINES[capture.manifest.engine].own_schemas
     together = any(row.object == ALL_TABLES for row in capture.io)

@@ -64,7 +64,7 @@ _STRETCHES = (
 
 
 class KeptResults:
-    """The file that stores the measurements, one in each line."""
+    """The file that stores the measurements. Each line has one measurement."""
 
     def __init__(self, file: Path, of: dict[str, Any]) -> None:
         """Reads the stored measurements. `of` describes what is measured. Raises PreflightError if the file describes

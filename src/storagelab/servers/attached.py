@@ -207,7 +207,9 @@ def kept_by_load(names: Iterable[str]) -> list[str]:
 
 
 def is_near(line: socket.socket) -> bool:
-    """Whether a connection ends on this machine. What answers there may be a proxy, not the server."""
+    """Whether a connection ends on this machine. A program that answers on this machine may be a proxy, so the server
+    itself may run elsewhere.
+    """
     return line.family == socket.AF_UNIX or ip_address(line.getpeername()[0].partition("%")[0]).is_loopback
 
 
@@ -231,7 +233,9 @@ _CREDENTIALS = struct.Struct("3i")
 
 
 def _other_ends(line: socket.socket) -> Iterator[tuple[str, str]]:
-    """The owner and the inode of the other end of a TCP connection. Nothing if that end is on another machine."""
+    """The owner and the inode of the other end of a TCP connection. Returns nothing if the other end is on another
+    machine.
+    """
     theirs, ours = (
         "".join(f"{word:08X}" for (word,) in struct.iter_unpack("=I", ip_address(address).packed)) + f":{port:04X}"
         for address, port, *_ in (line.getpeername(), line.getsockname())

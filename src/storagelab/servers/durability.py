@@ -46,8 +46,8 @@ def of_cell(
     config: Config, asked: Mapping[str, str], connect: Callable[[TargetConfig], AbstractContextManager[_C]],
     deciding: Callable[[_C], tuple[dict[str, str], str]], judge: Callable[[Mapping[str, str], str], Durability],
 ) -> Durability:  # fmt: skip
-    """What the cell's server promises after a crash. This follows from the spec's settings. For a running server, the
-    settings that `deciding` reads from it count, too, with its version.
+    """What the cell's server promises after a crash. This follows from the spec's settings. If the server already runs,
+    `deciding` also reads its settings and its version.
     """
     if not config.target.attached:
         return judge(asked, "")

@@ -117,7 +117,7 @@ class Sessions(ABC, Generic[C]):
 
     @abstractmethod
     def release(self) -> None:
-        """Lets the sessions begin. From now on, their work counts."""
+        """Lets the sessions begin. The work that they do from this moment on counts."""
 
     @abstractmethod
     def wait(self, on_poll: Callable[[], None]) -> list[Loop]:

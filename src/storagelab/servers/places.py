@@ -75,8 +75,8 @@ def facts(config: Config, mounts: Sequence[Mount]) -> dict[str, dict[str, object
 
 
 def checks(config: Config, mounts: Sequence[Mount], read_from: str) -> list[Check]:
-    """Compares each remote volume with the server's report of its file system. Without a report, a volume is
-    unverified.
+    """Compares each remote volume with the server's report of its file system. If the server reports nothing, the
+    volume is unverified.
     """
     found = []
     for name, path in remote_paths(config).items():

@@ -34,7 +34,7 @@ P = TypeVar("P", bound=Programs)
 
 
 class StartFailed(RunFailed):
-    """The error if the server did not start with the requested settings on its new database, which may be
+    """The error if the server did not start with the requested settings on its new database. The new database may be
     incomplete.
     """
 

@@ -149,8 +149,8 @@ def _check_usable(path: Path, key: str) -> None:
 def _lacking(
     configs: Iterable[Config], site: Site, leftover_bytes: Counter[int], bytes_on: BytesOn, size_key: str
 ) -> Iterator[PreflightError]:
-    """For each file system without enough space, an error. The need is that of the cell with the largest need. All its
-    volumes on a file system share the free space.
+    """Yields an error for each file system without enough space. The cell that needs the most space decides. All
+    volumes of this cell on a file system share the free space.
     """
     hungriest: dict[int, tuple[int, list[tuple[str, Path]], Config]] = {}
     for config in configs:

@@ -109,7 +109,7 @@ def try_kinds(kinds: Iterable[Kind]) -> None:
     """
     for kind in each(_to_try(kinds), "starting each kind of server for a moment"):
         try:
-            # Try one kind. Leave nothing behind, even after an interruption.
+            # Try one kind. Remove everything afterwards, even after an interruption.
             place = temporary.path("trial")
             server = kind.make(place)
             try:

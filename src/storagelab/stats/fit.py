@@ -218,7 +218,9 @@ def _own(residuals: Matrix, free: Vector) -> Vector:
 
 
 def _with_odd_runs(log_s: Matrix, quiet: Matrix, explained: Matrix, calm: Means, free: Vector) -> Means:
-    """The means of all runs, with the odd runs. A run is odd if `quiet` lacks it or has another time for it."""
+    """Returns the means of all runs, including the odd runs. A run is odd if `quiet` lacks it or has another time for
+    it.
+    """
     odd = ((log_s != quiet) & ~(np.isnan(log_s) & np.isnan(quiet))).any(axis=1)
     if not odd.any():
         return calm
@@ -352,8 +354,8 @@ SKEWED_P_VALUE = 0.1
 
 
 def mean_time(fitted: Fit, cell: int, picked_from: int = 1) -> Estimate:
-    """The geometric mean time of a cell, adjusted for missed rounds, with its 95 % interval. With fewer than three
-    runs, there is no interval.
+    """The geometric mean time of a cell, with its 95 % interval. The mean is adjusted for missed rounds. If there are
+    fewer than three runs, the mean has no interval.
 
     The variance is the sum of two variances: of the effects of rounds, which all cells share, and of the cell's own
     scatter (degrees of freedom by Satterthwaite 1946). If a cell was selected as the fastest of `picked_from` cells,

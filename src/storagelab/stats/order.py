@@ -244,7 +244,9 @@ def carried_over(
 
 
 def _columns(levels: Sequence[Mapping[str, JsonValue]], before: Places) -> list[tuple[dict[str, JsonValue], Matrix]]:
-    """The cells or levels that a previous run may have. For each of them: the runs after it, as cells x rounds."""
+    """Returns the cells or levels that a previous run may have. For each of them, also returns the runs that follow it,
+    as cells x rounds.
+    """
     varied = [name for name in levels[0] if len({repr(of[name]) for of in levels}) > 1]
     if len(levels) <= _CELLS_MOST or len(varied) < 2:
         return [(dict(of), (before == place).astype(float)) for place, of in enumerate(levels)]

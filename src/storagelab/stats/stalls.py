@@ -125,7 +125,7 @@ def fit(log_s: Matrix, blocks: Sequence[int] | Places = (), covariates: Sequence
 
 
 def share_most(runs: int, stalled: int = 0) -> float:
-    """An upper bound of the share of a layout's runs that stall, at 95 %. `stalled` of its `runs` have stalled.
+    """The upper 95 % bound of the share of a layout's runs that stall. `stalled` of its `runs` have stalled.
 
     The bound is by Clopper and Pearson (1934, Biometrika 26). If no run has stalled, it is 1 - 0.05 ** (1 / runs).
     """

@@ -177,7 +177,9 @@ def _summary(article: str, use: str, rows: Sequence[Row]) -> Summary:
 
 
 def at_two_scales(row: Row, other: Row) -> Row:
-    """The row, with the difference of its figure from the figure at another scale, which is in `other`."""
+    """The row, with the difference between its figure and the figure at another scale. The row `other` has the second
+    figure.
+    """
     figure = row.figure
     if row.simulated is None or other.simulated is None:
         levels = (other.level, *other.tied)
@@ -332,7 +334,9 @@ def _with_checks(one: ArticlePlan | ArticleWithoutRuns, asked: Request) -> Artic
 
 
 def _at_another_scale(one: ArticlePlan, asked: Request) -> ArticlePlan | ArticleWithoutRuns:
-    """The plan with simulations of half the size, which need less time. If half the size is refused, twice the size."""
+    """Returns the plan with simulations of half the size, because they need less time. If half the size is refused, the
+    simulations have twice the size.
+    """
     try:
         return _planned(one.article, asked, resized=2)
     except PreflightError:

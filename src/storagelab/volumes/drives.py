@@ -34,8 +34,8 @@ HELD = "another program holds it"
 
 
 class Drive(Frozen):
-    """A drive as it is now. `id` is its stable name. `name` is the kernel's name, which may be another drive's after a
-    reboot.
+    """A drive as it is now. `id` is its stable name. `name` is the kernel's name. After a reboot, another drive may
+    have this name.
     """
 
     id: str

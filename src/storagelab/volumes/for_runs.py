@@ -2,8 +2,8 @@
 a run on them, and removes the remains of a killed run.
 
 If a block is interrupted, its volumes are removed. When the block continues, they are made again, and the other runs of
-the block get the ID of a new preparation. A volume that a person prepared stays, even after a reboot. The block
-continues with this volume if it still is the file system that the user confirmed.
+the block get the ID of a new preparation. A volume that a person prepared is not removed, even after a reboot. The
+block continues with this volume if it still is the file system that the user confirmed.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def confirm(plan: Plan, site: Site) -> None:
 
 
 def commands(plan: Plan) -> tuple[Privilege, ...]:
-    """The user's own commands that make or check volumes, each once."""
+    """The user's own commands that make or check volumes. Each command is returned once."""
     asked = [
         (f"volumes.{name}.{key}", command)
         for _, name, volume in _of(plan) for key, command in (("prepare", volume.prepare), ("check", volume.check))
@@ -297,7 +297,7 @@ class PreparationAwaited(StoragelabError):
         super().__init__("; ".join(asked))
 
     def with_words(self, words: str) -> PreparationAwaited:
-        """The same error with another message."""
+        """Returns the same error with another message."""
         other = PreparationAwaited(self.names, self.block, self.asked, self.confirm)
         other.args = (words,)
         return other
@@ -361,8 +361,8 @@ def _asked(name: str, cell: Cell, place: Path) -> str:
 def opened(
     cell: Cell, site: Site, opening: Callable[[Config, Site], AbstractContextManager[Target]], kept: BlockVolumes
 ) -> Iterator[Target]:
-    """Opens the target of a run on the cell's volumes: those of its block (`kept`), and those made for this run. Raises
-    RunFailed.
+    """Opens the target of a run on the cell's volumes. These are the volumes of the run's block (`kept`) and the
+    volumes that are made for this run. Raises RunFailed.
     """
     if not wanted(cell.config):
         with opening(cell.config, site) as target:

@@ -269,5 +269,5 @@ def resolved(limit: LimitConfig, size_bytes: int, key: str) -> LimitConfig:
 
 
 def rates(limit: LimitConfig) -> dict[str, int]:
-    """The limits that are set, without bursts."""
+    """The limits that are set. Bursts are left out."""
     return {name: value for name in LIMITS if (value := getattr(limit, name)) is not None}

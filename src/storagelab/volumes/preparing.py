@@ -192,7 +192,9 @@ def put_back_steps(volume: VolumeConfig, found: Sequence[Drive]) -> Iterator[str
 
 
 class OpenDrive:
-    """A drive with an open descriptor. While it is open, the kernel can't give the drive's number to another drive."""
+    """A drive with an open descriptor. While the descriptor is open, the kernel can't give the drive's number to
+    another drive.
+    """
 
     def __init__(self, drive: Drive, opened: int) -> None:
         self.drive, self._opened = drive, opened
@@ -232,8 +234,8 @@ def prepared(
     name: str, volume: VolumeConfig, journal: Journal, uuids: Sequence[UUID]
 ) -> Iterator[list[tuple[Drive, str]]]:
     """Prepares the volume's drives, and gives them back at the end. The result has each drive, and the name of the
-    blank device to use: the drive itself or its partition. `uuids` are those of the content that will be made on the
-    drives. Raises RunFailed.
+    blank device to use: the drive itself or its partition. `uuids` are the UUIDs of the content that will be made on
+    the drives. Raises RunFailed.
     """
     with contextlib.ExitStack() as undo:
         yield [undo.enter_context(_one(name, volume, device, journal, uuids)) for device in volume.devices or ()]

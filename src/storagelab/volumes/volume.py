@@ -435,8 +435,8 @@ def _variable(factor: str) -> str:
 
 def run_command(command: str, folder: Path, variables: Mapping[str, str], key: str) -> str:
     """Runs the command with the shell in `folder`. Returns its output, the text of stdout and stderr together. If the
-    command fails or has not ended after an hour, kills all processes of its process group. Then raises RunFailed, which
-    names the key.
+    command fails or has not ended after an hour, kills all processes of its process group. Then raises RunFailed. This
+    error names the key.
     """
     process = subprocess.Popen(
         ["/bin/sh", "-c", command], cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,

@@ -107,7 +107,7 @@ _STEADY = time.CLOCK_BOOTTIME
 
 
 class Loop(Frozen):
-    """The work of one connection. Its times are those of the server's clock, in seconds since the epoch."""
+    """The work of one connection. Its times are read from the server's clock. They are in seconds since the epoch."""
 
     started_s: float
     finished_s: float
@@ -116,8 +116,8 @@ class Loop(Frozen):
 
 
 class _Reading(NamedTuple):
-    """The server's time, read between two readings of this machine's clock. `running_s` is the time of another clock,
-    which stops while the machine is suspended.
+    """The server's time, read between two readings of this machine's clock. `running_s` is read from another clock.
+    This clock stops while the machine is suspended.
     """
 
     asked_s: float

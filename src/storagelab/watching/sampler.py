@@ -48,8 +48,8 @@ class Accounts:
         self._ended: list[_Reading | None] = []
 
     def open(self, views: Mapping[int, TaskView], own: TaskView | None) -> None:
-        """Sets the kernel's views of tasks. `views` are those of the sessions, by the server's IDs. `own` is that of
-        the sampler's session.
+        """Sets the kernel's views of tasks. `views` maps the server's ID of each session to the view of this session.
+        `own` is the view of the sampler's session.
         """
         self._views, self._own = dict(views), own
 

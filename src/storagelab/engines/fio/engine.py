@@ -110,7 +110,7 @@ class RawBlock:
             raise
 
     def close(self) -> None:
-        """Removes the files and folders of this block. Raises RunFailed if some of them can't be removed."""
+        """Removes the files and folders of this block. Raises RunFailed if some files can't be removed."""
         problems = []
         for folders in self._folders.values():
             try:

@@ -322,8 +322,9 @@ class WatchedMariaDB:
         If performance_schema counts transactions, the number is its count. (On MariaDB, this counter must be enabled.)
         Otherwise, the number is an estimate from the counts since the first reading. If there was no COMMIT, each
         handled statement was a transaction. If there were COMMITs, the server counts autocommitted statements together
-        with the statements of transactions. Then the number is that of COMMITs or of changes, whichever is larger. If
-        there are more than `_STATEMENTS_OF_ONE` statements per COMMIT, it is the number of statements.
+        with the statements of transactions. Then the larger of two numbers is used: the number of COMMITs, or the
+        number of changes. If there are more than `_STATEMENTS_OF_ONE` statements per COMMIT, it is the number of
+        statements.
         """
         with contextlib.suppress(pymysql.MySQLError):  # older servers lack the table
             for (count,) in self._rows(_TRANSACTIONS) if self._counts_files else ():

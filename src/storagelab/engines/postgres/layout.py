@@ -61,7 +61,7 @@ class TemplateDatabase:
 
     def __init__(self, config: Config, site: Site) -> None:
         self.prefix = f"{site.prefix}_t{template_name(config)}"
-        """The template's name. The names of its tablespaces begin with it, too."""
+        """The template's name. The names of the template's tablespaces also begin with this name."""
         self._above = templates.folders_of(site, site.volume_paths(config))
         self.folders = self._above.inside(self.prefix)
         """For each volume, by name: the folder for the folders of the template's tablespaces."""

@@ -75,7 +75,7 @@ Row = tuple[Any, ...]
 
 SCHEMES = ("mssql", "sqlserver")
 PASSWORD_VARIABLE = "SQLCMDPASSWORD"
-"""The environment variable for the password. The server's own tool, sqlcmd, reads it, too."""
+"""The environment variable for the password. sqlcmd, the server's own tool, reads the same variable."""
 DEFAULT_PORT = 1433
 LOGIN_TIMEOUT_S = 10
 ENCRYPTION = ("off", "request", "require")

@@ -1,4 +1,4 @@
-"""SQL Server's own part of a run. The server already runs, on another machine."""
+"""SQL Server's own part of a run. The server already runs on another machine."""
 
 from __future__ import annotations
 
