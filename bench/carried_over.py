@@ -1,5 +1,5 @@
 """`--only carried-over`: simulates carry-over on a drive with limited credits. Each run of one layout slows down the
-next run, whichever layout that has.
+next run, whatever the layout of the next run is.
 
 The log of a real PostgreSQL is on a throttled volume (`throttled`). One layout has its table on the same volume, the
 other layout on a volume in memory. While a run is timed, both layouts do the same: the server writes only the log to

@@ -103,8 +103,9 @@ Start = Callable[[Rng, int, int], Machine]
 
 @dataclass(frozen=True)
 class Situation:
-    """`first` is the mean log time of the first layout minus that of the others. `mean` is the mean effect on the log
-    times of all runs; None if it depends on their order."""
+    """`first` is the mean log time of the first layout minus the mean log time of the other layouts. `mean` is the mean
+    effect on the log times of all runs, or None if it depends on their order.
+    """
 
     start: Start
     first: float = 0.0
@@ -180,8 +181,9 @@ def _every(period: int) -> Start:
 
 
 def _debt(rng: Rng, cells: int, runs: int) -> Machine:  # noqa: ARG001
-    """Makes runs that add to a debt: 3 by the first layout, 1 by others. When the debt is 6 or more, the next run takes
-    30 % longer and ends the debt."""
+    """Makes runs that add to a debt. A run of the first layout adds 3, and a run of another layout adds 1. When the
+    debt is 6 or more, the next run takes 30 % longer and ends the debt.
+    """
     debt = int(rng.integers(6))
 
     def run(cell: int) -> float:
@@ -215,7 +217,7 @@ SITUATIONS: Mapping[str, Situation] = {
         _sometimes(0.2, math.exp((STALLING - math.log(0.95)) / 0.2), 0.05, only_first=True), STALLING
     ),
 }  # fmt: skip
-"""The effects on runs. "normal" has no effect. If layouts differ, the effect is that of the first layout."""
+"""The effects on runs. "normal" has no effect. If layouts differ, only the first layout has an effect."""
 
 
 def happened(of: Design, situation: Situation, rng: Rng) -> Matrix:

@@ -36,8 +36,9 @@ PREPARED, HOSTS, INTERACTION, LUCK = 0.05, 0.20, 0.03, 0.02
 class Said(NamedTuple):
     """The statements of a report. `differs`: it states any difference. `slower`: the layouts that it calls slower, with
     the ratio to the best. `leading`: the layouts that may be the fastest. `means`: the mean of each layout. `ratio`:
-    the ratio of the second layout to the first, chosen beforehand. `passes`: the gate at `MARGIN` passes. `runs`: the
-    number of runs of a race. None if the report makes no such statement."""
+    the ratio of the second layout to the first. This pair is chosen beforehand. `passes`: the gate at `MARGIN` passes.
+    `runs`: the number of runs of a race. The value is None if the report makes no such statement.
+    """
 
     differs: bool
     slower: Mapping[int, Estimate]
@@ -148,8 +149,9 @@ def blocks(rng: Rng, number: int, size: tuple[int, int], kind: str) -> Campaign:
 
 
 def against(rng: Rng, number: int, size: tuple[int, int], kind: str) -> Campaign:
-    """Makes a campaign with `--against`, and the gate of its two cells. The change is the first layout, its base the
-    second."""
+    """Makes a campaign with `--against`, and the gate of its two cells. The first layout is the change. The second
+    layout is the base of the comparison.
+    """
     of = design(*size, seed=number % ORDERS)
     log_s = happened(of, SITUATIONS[kind], rng)
     fitted, times = drawn.fit(of, log_s), np.exp(log_s).mean(axis=1)

@@ -118,7 +118,7 @@ def _noise(rng: Rng, number: int, seconds: int) -> Numbers:
 
 
 def first_settled(rates: Numbers, counted_s: int) -> NDArray[np.int_]:
-    """Returns the second after which each run counts as stable; -1 if a run never does."""
+    """Returns the second after which each run counts as stable, or -1 if a run never does."""
     began_s = np.full(len(rates), -1)
     for second in range(settling.LEAST_S, rates.shape[1] + 1):
         waiting = np.flatnonzero(began_s < 0)

@@ -40,8 +40,9 @@ from storagelab.volumes import volume as volumes
 
 ROOT = Path(__file__).parent.parent
 TIED, APART = 1.03, 1.15
-"""Ratios of time. Below the first value, the report must not tell two layouts apart. From the second value on, it
-must."""
+"""Ratios of the times of two layouts. Below the first value, the report must not tell the layouts apart. From the
+second value upward, the report must tell them apart.
+"""
 GOAL = 0.95
 _COUNTED = {"read_iops": "reads", "write_iops": "writes"}
 VOLUME_BYTES = 768 * 2**20

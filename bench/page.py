@@ -19,7 +19,7 @@ _TOOK = "performance.getEntriesByName('explore').map(one => one.duration)"
 
 
 def figures(folder: Path, times: int) -> Iterator[Figure]:
-    """Yields the figures of a page of 100 cells and 5,000 runs. Yields none if there is no browser."""
+    """Yields the figures for a page that shows 100 cells and 5,000 runs. Yields none if there is no browser."""
     program = next((found for name in _BROWSERS if (found := shutil.which(name))), None)
     if program is None:
         return

@@ -120,8 +120,9 @@ def unequal_weights(tables: Sequence[str], dice: random.Random) -> dict[str, tup
 
 
 def _place(engine: str, tables: Sequence[str], volumes: str, dice: random.Random) -> dict[str, str]:
-    """A volume for each table and for the log. On PostgreSQL, each index has a volume, too, sometimes another one than
-    its table."""
+    """A volume for each table and for the log. On PostgreSQL, each index has a volume, too. This volume may differ from
+    the volume of the index's table.
+    """
     place = {name: dice.choice(volumes) for name in (*tables, "log")}
     if engine == "postgres":
         place |= {f"{name}_pkey": dice.choice(volumes) if dice.random() < 0.3 else place[name] for name in tables}
@@ -295,8 +296,8 @@ def write_volumes(case: Case, names: Mapping[str, str], file: Path) -> None:
 
 @dataclass(frozen=True)
 class Judged:
-    """A case and its result. `pairs`: the number of pairs that the runs tell apart, and the number of them that were
-    predicted in the right order. Rates are by layout; measured rates are by run.
+    """A case and its result. `pairs`: the number of pairs that the runs tell apart, and the number of these pairs whose
+    order was predicted correctly. There is a predicted rate for each layout, and a measured rate for each run.
     """
 
     case: dict[str, Any]
@@ -393,7 +394,8 @@ def write_known(new: Sequence[KnownCase]) -> None:
     cases = [*(one for one in known_cases() if (one.engine, one.case) not in names), *new]
     KNOWN.write_text(
         "# What was predicted of random cases from a capture, and what was measured then, as ratios to the captured\n"
-        "# layout's rate. Two to four volumes limited to known rates; intervals come from these errors. Made by:\n"
+        "# layout's rate. Each case has two to four volumes, which are limited to known rates. The differences\n"
+        "# between predicted and measured ratios determine the intervals of later predictions. Made by:\n"
         '# make bench ARGS="--only predictions --kept FOLDER --write", and the same with --only recommended\n'
         f"{as_toml(sorted(cases, key=lambda one: one.case))}", encoding="utf-8"
     )  # fmt: skip

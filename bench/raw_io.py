@@ -50,8 +50,8 @@ def figures(folder: Path, pairs: int) -> Iterator[Figure]:
 
 
 def _against_fio(folder: Path, pairs: int) -> Figure:
-    """Measures pairs on one file of storagelab in one block. Each pair has the same job, once through storagelab and
-    once by fio alone.
+    """Measures pairs on one file of storagelab in one block. Each pair makes the same job twice: once through
+    storagelab, and once with fio alone.
     """
     block = _block(folder, _SPEC.format(path=folder, made="", size=_SIZE, seconds=_SECONDS))
     with open_block(block, _site(folder), InFile(folder / "state")) as opened:

@@ -55,8 +55,9 @@ def drawn(engine: str, seed: int) -> Case:
 
 @dataclass(frozen=True)
 class Judged:
-    """The result of a case. `times`: the measured rate of each layout divided by today's. `predicted`: the same for the
-    proposals, as predicted."""
+    """The result of a case. `times`: the measured rate of each layout divided by today's. `predicted`: the predicted
+    values of the proposals.
+    """
 
     name: str
     times: dict[str, float]

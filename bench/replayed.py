@@ -52,7 +52,9 @@ class Both:
 
 
 def replayed(case: Case, place: Path) -> Both:
-    """Captures the load of a kept case again, with its requests. Then replays the requests on the case's layouts."""
+    """Captures the load of a kept case again. This capture also records the requests. Then replays the requests on the
+    case's layouts.
+    """
     told = json.loads((place / "measured.json").read_text("utf-8"))
     kept = place / "replayed.json"
     if not kept.exists():

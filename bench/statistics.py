@@ -48,14 +48,15 @@ class Row(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """The counts of one experiment, and later shares; NaN if an order lacks them.
+    """The counts of one experiment, which later become shares. They are NaN if an order lacks them.
 
     `false`: the report states a difference that does not exist. If a layout stalls, these statements are false, too:
     another layout is slower, or the layout that stalls wins or passes. `held`: the set of layouts that may be the
     fastest contains the first and the second of equal layouts. `means`, `ratio`: the intervals contain the true values.
     For a layout that is 5 or 10 % slower: whether it is called slower, whether it is outside the set, and whether it
     passes a gate at 5 %; the stated difference divided by the true one, and the same for the lower end. For a layout
-    that is 10 % faster: whether it is named, or another layout, and the runs of a race, as a share.
+    that is 10 % faster: whether this layout is named, whether another layout is named, and the share of the runs that a
+    race makes.
     """
 
     false: float

@@ -57,7 +57,9 @@ class Throttled(NamedTuple):
 
 @contextlib.contextmanager
 def volume(folder: Path, size_bytes: int) -> Iterator[Throttled]:
-    """Mounts a volume below `folder`, with its file in memory. Nothing is left afterwards, even after a failure."""
+    """Mounts a volume below `folder`. The volume's file is in memory. Everything is removed at the end, even after a
+    failure.
+    """
     found = limits.groups()
     assert found is not None, why_not()
     with contextlib.ExitStack() as undo:
@@ -72,8 +74,9 @@ def volume(folder: Path, size_bytes: int) -> Iterator[Throttled]:
 
 
 def _remove(group: Path) -> None:
-    """Removes a group. Processes in the group remain from a failure, or are ending. The function waits for them, then
-    kills them."""
+    """Removes a group. Processes in the group remain from a failure, or are ending. The function waits for these
+    processes, and then kills them.
+    """
     deadline = time.monotonic() + _PATIENCE_S
     while members := (group / "cgroup.procs").read_text().split():
         if time.monotonic() > deadline:

@@ -1,9 +1,9 @@
 """`--only topologies`: generates random drives with random contents.
 
 An experiment prepares some of them, and is killed at a random moment. After storagelab has undone it, every byte of the
-other drives must be unchanged. Each topology runs in a guest with throw-away drives (`bench.guest`). The guest is a
-kernel that runs as a program, with SCSI drives; or an emulated machine with NVMe drives, which can be formatted to
-other sectors, but takes five times as long.
+other drives must be unchanged. Each topology runs in a guest with throw-away drives (`bench.guest`). The guest is
+either a kernel that runs as a program, with SCSI drives, or an emulated machine with NVMe drives. The NVMe drives can
+be formatted to other sector sizes, but the emulated machine takes five times as long.
 """
 
 from __future__ import annotations
@@ -47,8 +47,9 @@ def drawn(folder: Path, first_seed: int, count: int, *, nvme: bool = False) -> l
 
 
 def figures(folder: Path, count: int, kept: Path | None = None) -> Iterator[Figure]:
-    """The figures of `count` topologies. Topologies stored in the file `kept` are not made again; new ones are
-    added."""
+    """The figures of `count` topologies. Topologies that are stored in the file `kept` are not made again. New
+    topologies are added to the file.
+    """
     nvme = user_mode.absent() != ""
     if nvme and (reason := absent()):
         print(f"topologies: no guest: {user_mode.absent()}; {reason}")

@@ -196,7 +196,7 @@ def varied(patterns: Sequence[str], known: Mapping[str, Parameter]) -> list[Para
 
 
 def put(content: dict[str, Any], path: Sequence[str], value: object) -> None:
-    """Sets the value at `path`, if the path exists. Blocks may have different drives, so it may not."""
+    """Sets the value at `path` if the path exists. It may be missing, because blocks may have different drives."""
     for part in path[:-1]:
         if part not in content:
             return

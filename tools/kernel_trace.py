@@ -35,8 +35,8 @@ def class_of_call(_: int, number: int, __: Sequence[int]) -> str:
 
 @dataclass
 class Truth:
-    """The sums over all sessions, by class of system call: the seconds in which they slept, queued for a CPU, and ran;
-    and how often they slept.
+    """Sums over all sessions, for each class of system call. They are the seconds in which the sessions slept, queued
+    for a CPU and ran, and the number of times that they slept.
     """
 
     blocked_s: Seconds = field(default_factory=lambda: defaultdict(float))

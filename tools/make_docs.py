@@ -333,8 +333,9 @@ _MAY_DESTROY = (
     ("nothing but its own folder", "volumes.NAME.path", ""),
     ("nothing", "volumes.NAME.device", ""),
 )
-"""What may be destroyed, by which key or verb, and the option that confirms it, if any. The texts about keys, verbs and
-options come from the code."""
+"""The table of what may be destroyed. It names the key or verb that destroys it, and the option that confirms this, if
+there is one. The texts about keys, verbs and options come from the code.
+"""
 
 
 def destroyed() -> str:

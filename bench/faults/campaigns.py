@@ -276,7 +276,7 @@ class Campaign:
         return timeless(json.loads(said.stdout)) if said.returncode == 0 else said.stderr
 
     def stored(self) -> tuple[Run, ...]:
-        """Returns the stored runs. Empty if there is no store yet, or an incomplete one."""
+        """Returns the stored runs. The result is empty if there is no store yet, or an incomplete one."""
         with contextlib.suppress(StoragelabError), Store.reading(self.results) as store:
             return store.runs()
         return ()

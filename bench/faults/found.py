@@ -19,7 +19,7 @@ class Found:
     repeated: list[str] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
     unlike: list[str] = field(default_factory=list)
-    """Exports that differ from that of an undisturbed campaign."""
+    """Exports that differ from the export of an undisturbed campaign."""
     other: list[str] = field(default_factory=list)
     signals_took_s: list[float] = field(default_factory=list)
     """The times until the end, without the time in which other processes kept storagelab from a core."""

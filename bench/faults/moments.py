@@ -25,7 +25,7 @@ machine, most of the time is needed to load the programs and to draw the report,
 run.
 """
 _NEWEST = 0.3
-"""The weight of the latest observation. The earlier ones have the rest."""
+"""The weight of the latest observation. The earlier observations have the rest of the weight."""
 _CONNECTED = 5
 """With this many connections, the load is running in addition to storagelab's own connections."""
 

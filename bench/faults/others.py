@@ -32,8 +32,9 @@ class Piece(NamedTuple):
 
 
 class Capturing(Campaign):
-    """One whole capture. A killed capture is kept, and the next capture gets another folder, unless the killed one kept
-    nothing."""
+    """One whole capture. A killed capture is kept, and the next capture gets another folder. If the killed capture has
+    stored nothing, the next capture uses the same folder.
+    """
 
     planned = 1
 

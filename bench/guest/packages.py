@@ -19,7 +19,7 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 FOLDER = CHECKOUT / "build" / "guest"
 ROOT, INITRAMFS = FOLDER / "root", FOLDER / "initramfs"
 USER_MODE, USER_MODE_INITRAMFS = FOLDER / "user-mode", FOLDER / "user-mode-initramfs"
-"""The kernel that runs as a program, with its modules; and the archive from which it boots."""
+"""The kernel that runs as a program, the kernel's modules, and the archive from which the kernel boots."""
 _FORM = "2"
 """Increase this if the unpacked content changes. Then it is unpacked again."""
 

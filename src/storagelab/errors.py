@@ -26,7 +26,7 @@ _MOST_SHOWN = 12
 
 
 class StoragelabError(Exception):
-    """An error that the user can solve. `str()` of it is the whole message. It is printed once, never with a
+    """An error that the user can solve. `str()` of the error is the whole message. It is printed once, never with a
     traceback.
     """
 

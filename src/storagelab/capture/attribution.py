@@ -1,5 +1,5 @@
-"""Turns requests into rows. A row has an object, a kind of process, the number of its requests, their bytes, how many
-of them are sequential, and their time.
+"""Turns requests into rows. A row has an object, a kind of process, and four figures about requests: their number,
+their bytes, how many are sequential, and their time.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _Inode = tuple[int, int]
 
 
 class File(NamedTuple):
-    """A file of the server. `thing` is the object to which it belongs; None if that is not known yet."""
+    """A file of the server. `thing` is the object to which it belongs, or None if that is not known yet."""
 
     path: str
     thing: Thing | None
@@ -83,8 +83,8 @@ class Files:
         return time.monotonic() - self._listed_at > max(1.0, _LOOKS_APART * self._listing_s)
 
     def get(self, inode: _Inode, threads: Callable[[], Column]) -> File | None:
-        """The file with this number; None if it is not the server's, or no longer exists. A new file is looked for
-        among the open files of the threads that requested it.
+        """The file with this number. Returns None if the file is not the server's, or if it no longer exists. A new
+        file is looked for among the open files of the threads that requested it.
         """
         if (known := self._known.get(inode)) is not None:
             if known.thing is None:
@@ -149,7 +149,7 @@ def kernel_device(number: int) -> int:
 
 
 def _open_file(thread: int, inode: _Inode) -> str | None:
-    """The path of the file with this number, if the thread has it open; None otherwise."""
+    """Returns the path of the file with this number. Returns None if the thread has no open file with this number."""
     with contextlib.suppress(OSError):
         for place in Path(f"/proc/{thread}/fd").iterdir():
             facts = place.stat()
@@ -175,7 +175,7 @@ class FileRequests(NamedTuple):
 
 
 class Attribution:
-    """Turns requests into rows. Keeps the end of the last request to each file, to recognise sequential requests."""
+    """Turns requests into rows. To recognise sequential requests, it keeps the end of the last request to each file."""
 
     def __init__(self, watched: Watched, files: Files, begin_ns: int, interval_s: float) -> None:
         self._watched, self._files = watched, files
@@ -300,7 +300,7 @@ time of log writes themselves.
 
 
 def log_files(watched: Watched) -> list[int]:
-    """The inode numbers of the log's files; [] if there are too many."""
+    """The inode numbers of the log's files, or [] if there are too many."""
     found: list[int] = []
     folders = dict.fromkeys(folder.resolve() for folder in watched.folders().values())
     for path in (path for folder in folders for path in folder.glob("*")):
@@ -311,8 +311,8 @@ def log_files(watched: Watched) -> list[int]:
 
 
 def paired(requests: Records, ends: Records) -> tuple[Records, Records]:
-    """The ends of requests, with the duration of each request in nanoseconds as its `bytes`; and the requests that have
-    not ended.
+    """Returns the ends of requests, and the requests that have not ended. The `bytes` of an end is the duration of its
+    request in nanoseconds.
     """
     begun = requests[requests["operation"] != READ]
     some = np.concatenate([begun, ends])
@@ -406,12 +406,13 @@ class Iolog:
 _FEWEST = 20
 """The least number of intervals in which a change can be found."""
 _AT_EACH_END = 5
-"""The least number of intervals before a change, and after it."""
+"""Each side of a change must have at least this number of intervals."""
 _CERTAIN = 6.0
-"""The least difference between the two sides, in standard errors. It was tried with 1,000 random series without a
-change (20 to 600 intervals, spread 10 or 30 %). At most 0.1 % of them exceed it if neighbours correlate by up to 0.5,
-2.8 % at 0.8, and 5.5 % at 0.9. No series with bursts of checkpoints exceeds it. If the rate doubles in the middle, this
-is found in 87 to 100 % of series with a spread of 10 %. With a spread of 30 %, it is found only in long captures.
+"""The least difference between the two sides of a change. Its unit is the standard error. It was tried with 1,000
+random series without a change (20 to 600 intervals, spread 10 or 30 %). At most 0.1 % of the series exceed it if
+neighbours correlate by up to 0.5. At 0.8, 2.8 % of the series exceed it, and at 0.9, 5.5 %. No series with bursts of
+checkpoints exceeds it. If the rate doubles in the middle, this is found in 87 to 100 % of series with a spread of 10 %.
+With a spread of 30 %, it is found only in long captures.
 """
 _MATTERS = 0.25
 """The least change that matters, as a share of the larger side."""
@@ -426,7 +427,7 @@ class LoadChange(NamedTuple):
 
 
 def load_change(rates: Sequence[float]) -> LoadChange | None:
-    """The largest change of a rate. None if it is too small to matter, or if noise explains it.
+    """The largest change of a rate. Returns None if it is too small to matter, or if noise explains it.
 
     The rate is split where its two sides differ most. The difference counts as a change if it is at least _MATTERS, and
     larger than noise with the rate's own autocorrelation explains.

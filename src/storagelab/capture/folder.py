@@ -47,11 +47,12 @@ class Volume(Described):
     path: str
     """A folder of the server on the volume, such as its data folder."""
     device: str | None = None
-    """The kernel's name of the block device. None if the server is elsewhere or the kernel shows none."""
+    """The kernel's name of the block device. The value is None if the server is elsewhere or the kernel shows none."""
     filesystem: str | None = None
     """The kind of file system."""
     own_writes: Amount | None = None
-    """Writes of the file system itself (journal and metadata) at the device. None if they were not traced."""
+    """Writes of the file system itself (journal and metadata) at the device. The value is None if they were not traced.
+    """
     own_write_bytes: Amount | None = None
     """The bytes of these writes."""
     flush_writes: Amount | None = None
@@ -73,9 +74,11 @@ class CapturedObject(Described):
     volume: str
     """The volume that has the object's files."""
     bytes_at_start: Amount | None = None
-    """The size of the object's files when the capture began. None if unknown."""
+    """The size of the object's files when the capture began. The value is None if it is unknown."""
     bytes_at_end: Amount | None = None
-    """The size of the object's files when the capture ended. None if unknown, or if the object was dropped."""
+    """The size of the object's files when the capture ended. The value is None if it is unknown, or if the object was
+    dropped.
+    """
 
 
 class Change(Described):
@@ -93,7 +96,7 @@ class Sources(Described):
     views: tuple[str, ...] = ()
     """The server's views that were read."""
     trace: tuple[str, ...] | None = None
-    """The kernel's trace points. None if tracing was switched off or impossible."""
+    """The kernel's trace points. The value is None if tracing was switched off or impossible."""
 
 
 class Machine(Described):
@@ -152,24 +155,28 @@ class Manifest(Described):
     connections: Seconds | None = None
     """The mean number of sessions that worked at the same time."""
     transactions: Amount | None = None
-    """Transactions that ended in the window, as the server counts them. None if unknown."""
+    """Transactions that ended in the window, as the server counts them. The value is None if it is unknown."""
     unit: Literal["transaction", "unit"] = "transaction"
     """What is counted as a transaction. `unit`: the server does not show all transactions, so COMMITs and autocommitted
     changes are counted."""
     write_transactions: Amount | None = None
-    """Transactions that wrote, and so waited for the log. None if unknown."""
+    """Transactions that wrote, and so waited for the log. The value is None if it is unknown."""
     cpu_seconds: Seconds | None = None
-    """The CPU time that the server used in the window. None if unknown."""
+    """The CPU time that the server used in the window. The value is None if it is unknown."""
     storage_read_bytes: Amount | None = None
-    """The bytes that the server's processes read from devices, as the kernel counts them. None if unknown."""
+    """The bytes that the server's processes read from devices, as the kernel counts them. The value is None if it is
+    unknown.
+    """
     idle_seconds: Seconds = 0.0
     """The longest period in which no session worked."""
     machine: Machine | None = None
-    """The load of the server's machine. None if unknown."""
+    """The load of the server's machine. The value is None if it is unknown."""
     sources: Sources = Sources()
     """Where the figures come from."""
     cost_percent: Figure | None = None
-    """The loss of throughput that capturing caused, from periods with and without a capture. None if not measured."""
+    """The loss of throughput that capturing caused, from periods with and without a capture. The value is None if it
+    was not measured.
+    """
     volumes: tuple[Volume, ...] = ()
     """The file systems that have files of the server."""
     objects: tuple[CapturedObject, ...] = ()
@@ -198,9 +205,9 @@ class IoRow(NamedTuple):
     requests: Amount
     bytes: Amount
     sequential_requests: Annotated[Amount | None, _EMPTY_IS_NONE] = None
-    """Requests that began where the previous request to the same file ended; None if unknown."""
+    """Requests that began where the previous request to the same file ended, or None if unknown."""
     seconds: Annotated[Seconds | None, _EMPTY_IS_NONE] = None
-    """The time that these requests took; None if unknown."""
+    """The time that these requests took, or None if unknown."""
 
 
 class DeviceRow(NamedTuple):
@@ -403,7 +410,7 @@ class Count(NamedTuple):
     seconds: float | None = None
 
     def plus(self, other: Count) -> Count:
-        """The sum of two counts. Its `seconds` are None if those of one count are unknown."""
+        """The sum of two counts. The sum's `seconds` are None if the seconds of one of the two counts are unknown."""
         seconds = None if self.seconds is None or other.seconds is None else self.seconds + other.seconds
         return Count((self.requests or 0) + (other.requests or 0), self.bytes + other.bytes, seconds)
 
@@ -424,7 +431,8 @@ class Counters(NamedTuple):
     """The number of sessions that work now."""
     times: Mapping[CountKey, tuple[int, float]] = MappingProxyType({})
     write_transactions: int | None = None
-    """Transactions that wrote; None if unknown. They are counted at once, but `transactions` may be counted later."""
+    """Transactions that wrote, or None if unknown. They are counted at once, but `transactions` may be counted later.
+    """
     unit: Literal["transaction", "unit"] = "transaction"
     """`unit`: not all transactions are visible, and `transactions` counts the visible ones."""
 
@@ -446,8 +454,8 @@ class Watched(Protocol):
         """The server's current objects, by ID."""
 
     def thing_of(self, path: str) -> Thing | None:
-        """The object to which a file belongs, from the last result of `things`. None for files of other programs, and
-        for objects that are newer.
+        """The object to which a file belongs, from the last result of `things`. Returns None for files of other
+        programs, and for objects that are newer.
         """
 
     def place_in(self, path: str) -> tuple[str, int]:

@@ -401,7 +401,7 @@ def watch(taking: Taking, progress: Progress = lambda *_: None) -> None:
 
 
 def merged(rows: Iterable[IoRow]) -> list[IoRow]:
-    """One row for each second, object, operation and kind of process. Adds up the rows of an object's several files."""
+    """Returns one row for each second, object, operation and kind of process. An object's files are added up."""
     found: dict[tuple[object, ...], IoRow] = {}
     for row in rows:
         key, figures = row[:4], row[4:]
@@ -419,7 +419,9 @@ def _sum(one: float | None, other: float | None) -> float | None:
 
 
 def _device_rows(second: float, volumes: Iterable[Volume], counted: dict[str, float]) -> Iterable[folder.DeviceRow]:
-    """The requests that reached the devices. If a file system shares its disk with others, only its own requests."""
+    """The requests that reached the devices. If a file system shares its disk with others, only its own requests are
+    counted.
+    """
     for volume in volumes:
         whole = f"volume.{volume.name}."
         own = f"{whole}file_system_"
@@ -441,7 +443,7 @@ STRETCH_S = 2.0
 
 
 class Cost(NamedTuple):
-    """The cost of capturing, in percent of the server's transactions; None if too few transactions ended. `words`
+    """The cost of capturing, in percent of the server's transactions, or None if too few transactions ended. `words`
     describes it.
     """
 

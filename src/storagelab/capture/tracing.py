@@ -80,7 +80,7 @@ def open_tracefs() -> int:
 
 
 def event(root: int, name: str) -> Event | None:
-    """The trace point with this name (`group/name`); None if this kernel lacks it."""
+    """The trace point with this name (`group/name`), or None if this kernel lacks it."""
     folder = Path(f"/proc/self/fd/{root}/events/{name}")
     try:
         number, text = ((folder / file).read_text("ascii") for file in ("id", "format"))
@@ -248,8 +248,8 @@ class _Point(NamedTuple):
     on: str
     operation: int | None
     span: tuple[str, ...] = ()
-    """The fields with the first byte and the length, or with the first and the last page. Empty for a request without
-    bytes.
+    """The fields with the first byte and the length, or with the first and the last page. The value is empty for a
+    request without bytes.
     """
     only: str = ""
     """A filter for the events that count, in the language of the kernel's event filters. It uses the names of flags."""
@@ -291,7 +291,7 @@ class Traces:
 
     @contextlib.contextmanager
     def _opening(self) -> Iterator[int]:
-        """Gives the root of tracefs, to open rings. If opening one fails, closes all of them. Raises NoTracing."""
+        """Gives the root of tracefs, to open rings. If one ring can't be opened, closes all rings. Raises NoTracing."""
         root = open_tracefs()
         try:
             yield root

@@ -202,8 +202,8 @@ class _Points:
 
 def _starts(points: _Points) -> Iterator[Any]:
     """Yields starting figures of the fit, as logarithms. Times of lone requests come from the points with one request
-    in progress. The starting limits are the highest measured rates: those of each direction, those of both directions
-    together, or all of these. All other limits start far above them.
+    in progress. The starting limits are the highest measured rates. There are three cases: the rates of each direction,
+    the rates of both directions together, and all of these. All other limits start far above them.
     """
     alone = points.load["depth"] == 1
     lone_ns = float(np.median(1e9 / points.per_s[alone])) if alone.any() else 1e5

@@ -67,7 +67,7 @@ class LongStretch(Frozen):
     burst_per_s: float
     sustained_per_s: float
     fell_after_s: float | None = None
-    """The time, in seconds, after which the burst had ended. None without a burst."""
+    """The time, in seconds, after which the burst had ended. The value is None without a burst."""
 
 
 class Identity(Frozen):
@@ -79,7 +79,7 @@ class Identity(Frozen):
     limits: dict[str, float]
     filesystem: str
     virtual: bool | None = None
-    """Whether the drive is virtual. None if this is unknown."""
+    """Whether the drive is virtual. The value is None if this is unknown."""
 
 
 class Measured(Frozen):
@@ -132,7 +132,7 @@ class MeasuredDrive(Frozen):
 
     @property
     def median_error(self) -> float | None:
-        """The median error of the test points. None without test points."""
+        """The median error of the test points. The value is None without test points."""
         held_out = [abs(point.residual) for point in self.measured.points if point.held_out]
         return _quantile(held_out, 0.5) if held_out else None
 

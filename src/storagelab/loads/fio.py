@@ -38,8 +38,8 @@ Direction = Literal["read", "write"]
 
 
 class Place(NamedTuple):
-    """The target of requests. It is either storagelab's own file, by its name in its folder, or a device, which is only
-    read. The sender writes only this file and, in a temporary folder, its logs.
+    """The target of requests. The target is either storagelab's own file or a device. A file is given by its folder and
+    its name. A device is only read. The sender writes only the file and its own logs, which are in a temporary folder.
     """
 
     folder: Path

@@ -77,7 +77,9 @@ class InsertingSessions(Sessions[C]):
 
     @abstractmethod
     def _loop(self, connection: C, number: int) -> Loop:
-        """Runs the loop of one worker until it ends. `number` is the number of the worker, from 1."""
+        """Runs the loop of one worker until it ends. `number` is the number of the worker. The first worker has the
+        number 1.
+        """
 
     @abstractmethod
     def _failed(self, error: Exception) -> str:

@@ -60,7 +60,7 @@ class CountedPart(ABC):
     """
 
     warm_up_s: float | None = None
-    """The length of an automatic warm-up in seconds. None without an automatic warm-up."""
+    """The length of an automatic warm-up in seconds. The value is None without an automatic warm-up."""
 
     @property
     def in_turns(self) -> bool:
@@ -223,8 +223,8 @@ class OwnTime(CountedPart):
 
 
 class SetNumber(CountedPart):
-    """A set number of transactions, all of which count. `hold` locks the tables and returns a function that unlocks
-    them. So the first transaction waits until sampling has begun.
+    """The part of a run with a set number of transactions. All of these transactions count. `hold` locks the tables and
+    returns a function that unlocks them. So the first transaction waits until sampling has begun.
     """
 
     def __init__(self, load: GeneratedLoad, process: Process, cycles: Cycles, hold: Hold | None = None) -> None:

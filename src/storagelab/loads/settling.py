@@ -48,8 +48,9 @@ class WarmUp:
         self._second_of: list[int] = []
         self.settled = False
         self.changed: float | None = None
-        """The relative difference between the mean throughput of the last whole cycle and that of the cycle
-        before it."""
+        """The relative difference between the mean throughput of the last whole cycle and the mean throughput of the
+        previous cycle.
+        """
 
     def is_over(self, starts_s: Sequence[float], rates: Sequence[float], *, settled: bool) -> bool:
         """Whether the warm-up is over. `starts_s` has the starts of checkpoints. If it has a new one, this checkpoint
@@ -85,10 +86,11 @@ class WarmUp:
 
 def end_of_whole(starts_s: Sequence[float], began_s: float, counted_s: float) -> float | None:
     """Returns the end of a measured part that began at `began_s`, so that it contains whole cycles and lasts about
-    `counted_s` or longer. Returns None as long as the end is unknown. `starts_s` has the starts of checkpoints so far,
-    before and after `began_s`.
+    `counted_s` or longer. Returns None as long as the end is unknown. `starts_s` has the starts of all checkpoints so
+    far. They may be before or after `began_s`.
 
-    If a part begins with a checkpoint, it ends with one. Any other part ends after a multiple of the cycle's length.
+    If a part begins with a checkpoint, it also ends with a checkpoint. Any other part ends after a multiple of the
+    cycle's length.
     """
     inside = [at_s for at_s in starts_s if at_s >= began_s - _ALIGNED_S]
     if not starts_s:
@@ -202,8 +204,8 @@ class LogRoom:
 # --- settling --------------------------------------------------------------------------------------------------------
 #
 # Decides whether a load's throughput is stable: it has no trend that would change it during the measured part. Pure.
-# Lines are fitted through the last seconds, over windows of several lengths: a short window shows that a steep climb is
-# over; only a long window averages out noise. Throughput is stable if, in one window, the line would almost surely
+# Lines are fitted through the last seconds, over windows of several lengths. A short window shows that a steep climb is
+# over. Only a long window averages out noise. Throughput is stable if, in one window, the line would almost surely
 # change by less than 2 % over the measured part. docs/records/monte-carlo.md has the reasons, and the results on
 # simulated loads.
 

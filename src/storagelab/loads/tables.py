@@ -59,7 +59,9 @@ class GeneratedTables(Places, Generic[C, L]):
 
     @property
     def known_objects(self) -> list[Object] | None:
-        """The tables and indexes that the load makes, with their sizes. None if the user's own files make them."""
+        """The tables and indexes that the load makes, with their sizes. The value is None if the user's own files make
+        them.
+        """
         return None
 
     @property

@@ -27,7 +27,7 @@ What = Literal["r", "w", "s"]
 _BYTES_EACH = 550
 """The largest memory that a request needs, in bytes, in this process and in the sender."""
 _LEAST_BYTES_EACH = 20
-"""The shortest line of a request, in bytes."""
+"""The length of the shortest line of a request, in bytes."""
 _ALIGNED = 2**20
 _BLKTRACE, _EVENT = 0x65617400, struct.Struct("<IIQQIIIIIHH")
 _QUEUED, _SECTOR, _PAGE = 1, 512, 4096
@@ -37,8 +37,8 @@ _HINT = "record it again, or name another trace"
 
 class Request(NamedTuple):
     """A request. `at_us` is its time since the first request. `what` is read, write or sync. `offset` and `bytes` say
-    which bytes it reads or writes; for a sync, they are those of the synced file. `volume` is the number of its volume
-    among the volumes of the layout.
+    which bytes the request reads or writes. For a sync, they are those of the synced file. `volume` is the number of
+    its volume among the volumes of the layout.
     """
 
     at_us: int
@@ -166,8 +166,8 @@ _ENDING = re.compile(r"(_toast)?(_fsm|_vm|_init)?([#.]\d+)?$")
 
 
 def _object(name: str) -> Object:
-    """Returns the object to which a file of the trace belongs. The names of the files are those that captures give:
-    `public.orders_fsm`, `log.3`.
+    """Returns the object to which a file of the trace belongs. The files have the names that captures give them, for
+    example `public.orders_fsm` or `log.3`.
     """
     schema, _, own = _ENDING.sub("", name).rpartition(".")
     return Object((name.removeprefix(f"{schema}."), own), "table", schema)
@@ -206,8 +206,8 @@ def _of_iolog(file: Path, content: BinaryIO, names: dict[str, int]) -> Iterator[
 
 
 def _request(fields: list[str], at_us: int, names: dict[str, int]) -> Request | str:
-    """Returns the request of a line. If the event is not sent, returns its kind. Raises ValueError or IndexError if the
-    line is wrong.
+    """Returns the request of a line. If the line has an event that is not sent, returns the kind of the event. Raises
+    ValueError or IndexError if the line is wrong.
     """
     name, action = fields[:2]
     if not 0 <= at_us < _MOST_US:

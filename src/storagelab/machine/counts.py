@@ -75,7 +75,7 @@ def control_groups(controller: str, kernel: Kernel = HERE, process: int | str = 
 
 def throttle(names: Iterable[str], kernel: Kernel = HERE, process: int | str = "self") -> Throttle | None:
     """The limits of the innermost control group that limits a process's I/O on the file system of these block devices.
-    None if no group does so.
+    Returns None if no group does so.
 
     A limit applies to a whole disk, so a partition has the limit of its disk. If a file system has several devices
     (btrfs, md), its limit is unknown, because it depends on how a load is spread over the devices.
@@ -127,7 +127,7 @@ class GroupTime(NamedTuple):
 
 
 def read_group(group: Path) -> GroupTime | None:
-    """The counters of a group. None if it has none, because it is the root group or has another controller."""
+    """The counters of a group. Returns None if it has none, because it is the root group or has another controller."""
     words = (line.split() for line in read_text(group / "cpu.stat").splitlines())
     counts = {line[0]: int(line[1]) for line in words if len(line) == 2 and line[1].isdigit()}
     if "throttled_usec" in counts:
@@ -221,7 +221,7 @@ def _change(before: Mapping[Path, GroupTime], group: Path, after: GroupTime) -> 
 
 
 def _children(kernel: Kernel, process: int | str) -> Iterator[int]:
-    """The PIDs of the children of a process that run now. Empty if the kernel doesn't list them."""
+    """The PIDs of the children of a process that run now. The result is empty if the kernel doesn't list them."""
     for task in (kernel.proc / str(process) / "task").glob("[0-9]*"):
         yield from (int(word) for word in read_text(task / "children").split() if word.isdigit())
 

@@ -112,8 +112,8 @@ def content_of(top: int) -> Iterator[os.stat_result]:
 
 
 def remove(name: str, within: int) -> None:
-    """Removes the file or folder of this name, with everything inside. Targets of links stay. If a part could not be
-    removed, the other parts are removed first, and then OSError is raised.
+    """Removes the file or folder of this name, and everything in the folder. The targets of links are not removed. If a
+    part could not be removed, the other parts are removed first, and then OSError is raised.
     """
     with contextlib.suppress(FileNotFoundError), _full_name(name, within):
         try:
@@ -131,7 +131,9 @@ def empty(top: int, but: Collection[str] = ()) -> None:
 
 
 def _empty(within: int, top: int, but: Collection[str], depth: int) -> bool:
-    """Empties a folder once. Returns True if a folder was moved up to `top`: then `top` must be emptied once more."""
+    """Empties a folder once. Returns True if a folder was moved up to `top`, because `top` must then be emptied once
+    more.
+    """
     again, problem = False, None
     for name in os.listdir(within):
         try:
@@ -180,8 +182,8 @@ _OWN_FOLDER = re.compile(r"/proc/(\d+)(?:/task/\d+)?/fd")
 
 
 def descriptor_of(file: Path) -> int | None:
-    """The descriptor that a path such as /dev/stdout or /dev/fd/63 names, if it is an open file of this process. None
-    for other paths.
+    """The descriptor that a path such as /dev/stdout or /dev/fd/63 names, if it is an open file of this process.
+    Returns None for other paths.
     """
     path = os.path.abspath(file)
     for _ in range(_MOST_LINKS):

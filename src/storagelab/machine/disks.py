@@ -27,7 +27,7 @@ HERE = Kernel()
 
 
 def read_text(path: Path) -> str:
-    """The file's text without leading and trailing blanks; "" if the file can't be read."""
+    """The file's text without leading and trailing blanks, or "" if the file can't be read."""
     try:
         return path.read_text(errors="replace").strip()
     except OSError:
@@ -77,13 +77,13 @@ def parse_mounts(text: str) -> tuple[Mount, ...]:
 
 
 def mounts_here(kernel: Kernel = HERE) -> tuple[Mount, ...]:
-    """The mounts that this process sees. Empty if there is no /proc."""
+    """The mounts that this process sees. The result is empty if there is no /proc."""
     return parse_mounts(read_text(kernel.proc / "self" / "mountinfo"))
 
 
 def mount_of(path: str | Path, mounts: Iterable[Mount]) -> Mount | None:
-    """The mount that contains `path` or, if it does not exist, the nearest existing folder above it. None if no mount
-    is known. A block device counts as its own mount.
+    """The mount that contains `path` or, if it does not exist, the nearest existing folder above it. Returns None if no
+    mount is known. A block device counts as its own mount.
 
     Among the mounts above the path, those with the path's device number are preferred, because a later mount may hide
     a mount with a longer path. If no number matches, all mounts above the path are compared: btrfs gives every
@@ -100,7 +100,7 @@ def mount_of(path: str | Path, mounts: Iterable[Mount]) -> Mount | None:
 
 
 def device_numbers_of(path: str | Path) -> str:
-    """ "major:minor" of the file system that holds `path` or the nearest existing folder above it; "" if unknown."""
+    """ "major:minor" of the file system that holds `path` or the nearest existing folder above it, or "" if unknown."""
     try:
         device = os.stat(nearest_existing(path)).st_dev
     except OSError:
@@ -141,7 +141,9 @@ def block_devices_of(mount: Mount, kernel: Kernel = HERE) -> tuple[str, ...]:
 
 
 def device_stack(names: Iterable[str], kernel: Kernel = HERE) -> tuple[str, ...]:
-    """`names` and every block device below them, each once, in the order from the file system downward."""
+    """Returns `names` and every block device below them. Each name is returned once. The order is from the file system
+    downward.
+    """
     stack: list[str] = []
     waiting = list(names)
     while waiting:
@@ -175,20 +177,22 @@ def node_of(name: str, kernel: Kernel = HERE) -> Path:
 
 
 def disk_of(name: str, kernel: Kernel = HERE) -> str:
-    """The whole disk. If `name` is a partition, this is the disk that contains it; otherwise `name` itself."""
+    """Returns the name of the whole disk. If `name` is a partition, this is the disk that contains the partition.
+    Otherwise, it is `name`.
+    """
     node = node_of(name, kernel)
     return node.resolve().parent.name if (node / "partition").exists() else name
 
 
 def size_bytes(name: str, kernel: Kernel = HERE) -> int:
-    """The size in bytes; 0 if unknown. The kernel counts units of 512 bytes for every drive, also for a drive with
+    """The size in bytes, or 0 if unknown. The kernel counts units of 512 bytes for every drive, also for a drive with
     another sector size.
     """
     return (integer_in(node_of(name, kernel) / "size") or 0) * 512
 
 
 def names_in(folder: Path) -> tuple[str, ...]:
-    """The names in a folder, sorted. Empty if the folder can't be read."""
+    """The names in a folder, sorted. The result is empty if the folder can't be read."""
     try:
         return tuple(sorted(os.listdir(folder)))
     except OSError:
@@ -212,14 +216,14 @@ def describe_disk(name: str, kernel: Kernel = HERE) -> dict[str, object]:
 
 
 def serial_of(name: str, kernel: Kernel = HERE) -> str:
-    """The disk's serial number or, without one, its globally unique name; "" if the kernel shows neither."""
+    """The disk's serial number. If it has none, its globally unique name is returned, and without either, ""."""
     node = node_of(name, kernel)
     files = ("serial", "device/serial", "wwid", "device/wwid")
     return next((text for file in files if (text := read_text(node / file))), "")
 
 
 def describe_queue(name: str, kernel: Kernel = HERE) -> dict[str, object]:
-    """The settings of the device's request queue; {} if it has no queue. A value that can't be read is None.
+    """The settings of the device's request queue, or {} if it has no queue. A value that can't be read is None.
 
     `rotational` is what the device told the kernel. For a virtual disk, it does not describe the physical medium.
     """
@@ -246,7 +250,7 @@ def chosen(text: str) -> str:
 
 
 def integer_in(path: Path) -> int | None:
-    """The integer in a file of the kernel; None if the file can't be read or has no integer."""
+    """The integer in a file of the kernel, or None if the file can't be read or has no integer."""
     text = read_text(path)
     return int(text) if re.fullmatch(r"-?\d+", text) else None
 
@@ -296,7 +300,9 @@ _MODELS = {
 def virtual_disk(
     mount: Mount | None, stack: tuple[str, ...], on_virtual_machine: bool | None, kernel: Kernel = HERE
 ) -> tuple[bool | None, str]:
-    """Whether the disk is virtual, so not a drive of this machine, and the reason. None if neither can be shown."""
+    """Whether the disk is virtual, so not a drive of this machine, and the reason. Returns None if neither can be
+    shown.
+    """
     if mount is None:
         return None, "this system does not show which disk is under it"
     for pattern, reason in _FILE_SYSTEMS.items():

@@ -51,7 +51,7 @@ _PROBE_LIMIT_S = 5.0
 
 class Ability(Frozen):
     """The result of one check: whether this machine can do one thing, can't, or can do it in part. `mend` says how to
-    fix a problem; "" if there is none.
+    fix a problem, or "" if there is none.
     """
 
     name: str
@@ -254,7 +254,7 @@ def _claim(name: str, claim: Mapping[str, object]) -> Ability:
 
 
 def quiet(load: float | None, cpus: int) -> Ability:
-    """Checks whether other programs use the machine. `load` is the one-minute load average; None if unknown."""
+    """Checks whether other programs use the machine. `load` is the one-minute load average, or None if unknown."""
     if load is None:
         return _partly("quiet", f"{_count(cpus, 'CPU')}; the load can't be read")
     detail = f"load {load:.1f} on {_count(cpus, 'CPU')}"
@@ -324,7 +324,7 @@ _IO_URING_SETUP = 425
 
 
 def io_uring_refused() -> int:
-    """The errno with which the kernel refuses to make an io_uring queue; 0 if it makes one."""
+    """The errno with which the kernel refuses to make an io_uring queue, or 0 if it makes one."""
     descriptor = ctypes.CDLL(None, use_errno=True).syscall(_IO_URING_SETUP, 1, ctypes.create_string_buffer(120))
     if descriptor < 0:
         return ctypes.get_errno()

@@ -1,8 +1,8 @@
 """Describes this machine, its volumes and, on Kubernetes, this pod, for a run's manifest. Also acts on volumes.
 
-The functions that describe never raise errors. If a fact is unknown, e.g. in a container without /sys, its value is
-None or absent. Only the functions that act (`drop_page_cache`, `try_writing`) raise errors, which say how to solve the
-problem.
+A function that describes something raises no errors. If a fact is unknown, e.g. in a container without /sys, its value
+is None or absent. Only the functions that act on a volume (`drop_page_cache`, `try_writing`) raise errors. Each error
+says how to solve the problem.
 """
 
 from __future__ import annotations
@@ -91,14 +91,14 @@ def usable_cpus(kernel: Kernel = HERE) -> int:
 
 
 def load_1min() -> float | None:
-    """The one-minute load average; None if unknown."""
+    """The one-minute load average, or None if unknown."""
     with contextlib.suppress(OSError):
         return os.getloadavg()[0]
     return None
 
 
 def cpu_quota(kernel: Kernel = HERE) -> float | None:
-    """The CPU time, in CPUs, that control groups (version 1 or 2) allow this process; None if unlimited or unknown."""
+    """The number of CPUs to which control groups (version 1 or 2) limit this process, or None if no limit is known."""
     quotas = []
     for folder in control_groups("cpu", kernel):
         limit, _, period = read_text(folder / "cpu.max").partition(" ")
@@ -110,7 +110,7 @@ def cpu_quota(kernel: Kernel = HERE) -> float | None:
 
 
 def memory_limit_bytes(kernel: Kernel = HERE) -> int | None:
-    """The memory that control groups (version 1 or 2) allow this process; None if unlimited or unknown."""
+    """The memory to which control groups (version 1 or 2) limit this process, or None if no limit is known."""
     files = ("memory.max", "memory.limit_in_bytes")
     limits = (integer_in(folder / file) for folder in control_groups("memory", kernel) for file in files)
     # Version 1 has no word for "no limit": the file then has the largest possible number.
@@ -138,16 +138,16 @@ _HYPERVISORS = {
 
 
 def hypervisor_of(maker: str, clocksources: str, sys_hypervisor: str) -> str:
-    """The name of the hypervisor; "" if none is found. Three texts are searched: the firmware's maker, /sys/hypervisor
-    and the available clocks. The most reliable comes first.
+    """The name of the hypervisor, or "" if none is found. Three texts are searched: the firmware's maker,
+    /sys/hypervisor and the available clocks. The most reliable comes first.
     """
     texts = [text.lower() for text in (maker, sys_hypervisor, clocksources) if ".metal" not in text]
     return next((name for text in texts for mark, name in _HYPERVISORS.items() if mark in text), "")
 
 
 def container(kernel: Kernel = HERE) -> str:
-    """The kind of container in which this process runs ("docker", "podman", "kubernetes", "lxc" ...); "" if there is no
-    sign of one.
+    """The kind of container in which this process runs ("docker", "podman", "kubernetes", "lxc" ...), or "" if there is
+    no sign of one.
     """
     if os.environ.get("KUBERNETES_SERVICE_HOST"):
         return "kubernetes"
@@ -162,7 +162,7 @@ def container(kernel: Kernel = HERE) -> str:
 
 
 def cpu_model(cpuinfo: str) -> str:
-    """The CPU model's name in the text of /proc/cpuinfo; "" if the text has none, as on many ARM machines."""
+    """The CPU model's name in the text of /proc/cpuinfo, or "" if the text has none, as on many ARM machines."""
     match = re.search(r"^(?:model name|Model|cpu model|machine)\s*:\s*(.+)$", cpuinfo, re.MULTILINE)
     return match[1].strip() if match else ""
 
@@ -173,7 +173,7 @@ def parse_meminfo(text: str) -> dict[str, int]:
 
 
 def operating_system() -> str:
-    """The name of the Linux distribution; if unknown, the name and release of the system."""
+    """Returns the name of the Linux distribution. If this is unknown, returns the name and release of the system."""
     try:
         return platform.freedesktop_os_release()["PRETTY_NAME"]
     except (OSError, KeyError):
@@ -255,7 +255,7 @@ def free_bytes(path: str | Path) -> int:
 
 
 def why_not_writable(path: str | Path, kernel: Kernel = HERE) -> str:
-    """Why this user can't write files in the folder `path`, as the end of a sentence; "" if the user can. Only reads
+    """Why this user can't write files in the folder `path`, as the end of a sentence, or "" if the user can. Only reads
     permissions and mounts.
     """
     folder = Path(path)
@@ -312,7 +312,9 @@ def drop_page_cache(kernel: Kernel = HERE) -> None:
 
 
 def memory_available() -> int:
-    """The bytes that programs can use without swapping. If the kernel doesn't report them, the free bytes."""
+    """The bytes that programs can use without swapping. If the kernel doesn't report this figure, returns the free
+    bytes.
+    """
     free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return parse_meminfo(read_text(HERE.proc / "meminfo")).get("MemAvailable", free)
 
@@ -412,7 +414,7 @@ def _without_secrets(parameters: Answer) -> dict[str, object]:
 
 
 def table_at(answer: Answer, *names: str) -> Answer:
-    """A table inside an answer, by the names on the way to it; {} if the answer has no such table."""
+    """A table inside an answer, by the names on the way to it, or {} if the answer has no such table."""
     for name in names:
         below = answer.get(name)
         answer = below if isinstance(below, dict) else {}

@@ -1,8 +1,8 @@
 """Reads from the kernel about processes of this machine: whether a process runs, how it was killed, which processes
 hold a lock on a file, how long a task ran and waited for a CPU. Also waits for processes.
 
-A task is a process or one of its threads. The functions read only processes of the same machine and PID namespace.
-proc_pid_stat(5) describes the file `stat`; scheduler/sched-stats.rst of the kernel describes `schedstat`.
+A task is a process or one of its threads. The functions read only processes of the same machine and PID namespace. The
+manual page proc_pid_stat(5) describes the file `stat`. The kernel's scheduler/sched-stats.rst describes `schedstat`.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ def lives(pid: int) -> bool:
 
 
 class Kills:
-    """Says how a process was killed. Create it before the process starts. `since` describes that moment, e.g. "the
-    campaign began".
+    """Says how a process was killed. Create it before the process starts. `since` describes the moment of creation,
+    e.g. "the campaign began".
     """
 
     def __init__(self, since: str) -> None:
@@ -95,7 +95,7 @@ def _name(number: int) -> str:
 
 
 def _killed_for_memory() -> int | None:
-    """The number of processes that the kernel has killed since boot because memory ran out; None if unknown."""
+    """The number of processes that the kernel has killed since boot because memory ran out, or None if unknown."""
     words = read_text(HERE.proc / "vmstat").partition("oom_kill ")[2].split()
     return int(words[0]) if words else None
 
@@ -106,7 +106,7 @@ def _killed_for_memory() -> int | None:
 
 
 def holders_text(file: Path) -> str:
-    """Names the other processes that hold a lock on `file`, e.g. "process 4711 (sqlite3)"; "" if none is found.
+    """The names of the other processes that lock `file`, e.g. "process 4711 (sqlite3)", or "" if none is found.
 
     Command lines are not shown, because they may contain passwords.
     """
@@ -185,7 +185,7 @@ _FIELDS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal"
 
 
 def read_cpu_time(server_parent_pid: int | None, proc: Path = _PROC) -> dict[str, float]:
-    """Cumulative CPU time in seconds. Empty if /proc does not give it.
+    """Cumulative CPU time in seconds. The result is empty if /proc does not give it.
 
     `busy_s`, `idle_s`, `iowait_s` and `steal_s` are those of the whole machine. `kernel_s`: interrupts and kernel
     threads. `storagelab_s`: this process. `server_s`: `server_parent_pid` and its descendants. `load_s`: the other
@@ -212,8 +212,8 @@ def read_cpu_time(server_parent_pid: int | None, proc: Path = _PROC) -> dict[str
 
 
 def _whose(pid: int, tasks: dict[int, list[str]], server_parent_pid: int | None) -> str | None:
-    """The name of the counter to which a process belongs, by its ancestors: "server_s" or "load_s"; None for other
-    processes.
+    """The name of the counter to which a process belongs. The ancestors of the process decide whether this is
+    "server_s" or "load_s". Returns None for other processes.
     """
     while pid in tasks:
         if pid in (server_parent_pid, os.getpid()):
@@ -223,7 +223,7 @@ def _whose(pid: int, tasks: dict[int, list[str]], server_parent_pid: int | None)
 
 
 def run_queue(proc: Path = _PROC) -> int:
-    """The number of tasks that run or wait for a CPU now, without this task."""
+    """The number of tasks that run or wait for a CPU now. This task is not counted."""
     words = read_text(proc / "stat").partition("procs_running ")[2].split()
     return int(words[0]) - 1 if words else 0
 
@@ -296,7 +296,7 @@ class TaskView:
         return GONE if state in _STATES_OF_THE_DEAD else state
 
     def parent(self) -> int | None:
-        """The PID of the task's parent process; None once the task has ended."""
+        """The PID of the task's parent process, or None once the task has ended."""
         fields = self._stat_fields(_READ_BYTES).split(maxsplit=2)
         return int(fields[1]) if len(fields) > 1 else None
 
@@ -313,16 +313,16 @@ class TaskView:
         return SchedStat(*map(int, fields)) if len(fields) == 3 else None
 
     def switches(self) -> Switches | None:
-        """Totals of context switches; None once the task has ended."""
+        """Totals of context switches, or None once the task has ended."""
         counts = re.findall(rb"voluntary_ctxt_switches:\s*(\d+)", self._read("status", None, _READ_BYTES))
         return Switches(*map(int, counts)) if len(counts) == 2 else None  # the kernel lists the involuntary ones last
 
     def name(self) -> str:
-        """The task's name in the kernel, at most 15 characters; empty once it has ended."""
+        """The task's name in the kernel, which has at most 15 characters. It is empty once the task has ended."""
         return self._read("comm", None, 64).decode(errors="replace").rstrip("\n")
 
     def close(self) -> None:
-        """Closes the files; may be called twice."""
+        """Closes the files. This method may be called twice."""
         for file in (self._stat, self._schedstat):
             if file is not None:
                 os.close(file)

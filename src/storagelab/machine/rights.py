@@ -48,7 +48,8 @@ class Cover(Frozen):
 
 
 def covers(reach: Iterable[Path], uid: int, gid: int) -> tuple[Cover, ...]:
-    """The folders to cover so that a user reaches the folders `reach`, sorted by path. Usually there are none.
+    """The folders to cover so that a user reaches the folders `reach`. They are sorted by path. Usually no folder must
+    be covered.
 
     If a path contains links, both paths are checked: the path as written, and the path with its links resolved.
     """
@@ -132,8 +133,8 @@ class Unprivileged(Frozen):
 
 @cache
 def unprivileged() -> Unprivileged:
-    """The user that runs server programs: the current user or, if that is root, `nobody`. Raises PreflightError if root
-    can't run programs as `nobody`.
+    """The user that runs server programs. This is the current user. If the current user is root, it is `nobody`. Raises
+    PreflightError if root can't run programs as `nobody`.
     """
     if os.geteuid() != 0:
         return Unprivileged()
@@ -176,7 +177,7 @@ def check_may_enter(folder: Path, key: str | None = None) -> None:
 
 
 def shut_out_at(path: Path) -> Path | None:
-    """The first folder on the path, including `path`, that a server may not enter; None if it may enter all."""
+    """The first folder on the path, including `path`, that a server may not enter, or None if it may enter all."""
     owner = unprivileged().owner
     return next(iter(shut_to([*reversed(path.parents), path], *owner)), None) if owner else None
 
@@ -258,7 +259,7 @@ class Privilege(Frozen):
 
 
 def by_value(value: Scalar) -> str | None:
-    """What this value does besides configuring the server, whatever the setting's name is; None if nothing."""
+    """What this value does besides configuring the server, whatever the setting's name is, or None if nothing."""
     return GOES_ELSEWHERE if isinstance(value, str) and _ELSEWHERE.search(value) else None
 
 
@@ -278,7 +279,7 @@ def privileged_settings(plan: Plan, of_engine: Callable[[Config], PrivilegeOf]) 
 
 
 def _whose_programs(folder: Path) -> str:
-    """Why others may have changed the programs of a folder; "" if only root and the current user can have done so."""
+    """Why others may have changed the programs of a folder, or "" if only root and this user can have done so."""
     if not folder.is_absolute():
         return "starts programs from a folder beside the spec"
     real = folder.resolve()

@@ -90,8 +90,8 @@ def left_behind() -> list[Path]:
 
 
 def remove_left_behind(place: Path) -> bool:
-    """Removes such a folder. Tries several times, because a server that is about to end may still write to it. False if
-    the folder remains.
+    """Removes such a folder. Tries several times, because a server that is about to end may still write to it. Returns
+    False if the folder remains.
     """
 
     def is_gone() -> bool:
@@ -113,7 +113,7 @@ def _own(place: Path) -> Iterator[int]:
 
 
 def is_nobodys(name: str) -> bool:
-    """Whether the process with this name has ended. False if this process can't find that out."""
+    """Whether the process with this name has ended. Returns False if this process can't find that out."""
     owner = _OWNED.fullmatch(name)
     if owner is None:
         return False

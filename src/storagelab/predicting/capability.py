@@ -107,8 +107,8 @@ class LimitedVolume:
         return asked._replace(log=asked.log._replace(requests=min(asked.log.requests, fits)))
 
     def used_share(self, asked: VolumeDemand, per_s: float, _sessions: float) -> float | None:
-        """The largest utilisation: requests at `per_s` transactions a second, divided by the limit. None without
-        limits.
+        """The largest utilisation: requests at `per_s` transactions a second, divided by the limit. Returns None
+        without limits.
         """
         return max(
             (

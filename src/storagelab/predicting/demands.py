@@ -54,8 +54,8 @@ class Amount(NamedTuple):
 
 class Need(NamedTuple):
     """The requests of one object to its volume. `amount` is for one transaction or, with background requests, for one
-    second at the captured rate. `covered` is the share of the object's pages that were written in the window; None if
-    unknown.
+    second at the captured rate. `covered` is the share of the object's pages that were written in the window, or None
+    if unknown.
     """
 
     object: CapturedObject
@@ -73,9 +73,9 @@ class Share(NamedTuple):
 
 class LogUse(NamedTuple):
     """How the captured load used the log. `commits`: the fraction of transactions that wrote, and so committed to the
-    log; None if the server does not count them. `writes`: log writes per transaction. `per_s`: transactions a second.
-    `busy`: the fraction of the time in which a log write was in progress. `beside`: writes to other files on the log's
-    volume for which sessions waited, per transaction.
+    log, or None if the server does not count them. `writes`: log writes per transaction. `per_s`: transactions a
+    second. `busy`: the fraction of the time in which a log write was in progress. `beside`: writes to other files on
+    the log's volume for which sessions waited, per transaction.
     """
 
     commits: float | None = None
@@ -88,8 +88,8 @@ class LogUse(NamedTuple):
 @dataclass(frozen=True)
 class Demands:
     """What the captured load demands. `per_s`: transactions a second; 1 if they were not counted. `cpu_s`: the CPU time
-    of a transaction. `elsewhere_s`: the time of a transaction that was spent neither on I/O nor on a CPU; None if the
-    capture has no times of requests.
+    of a transaction. `elsewhere_s`: the time of a transaction that was spent neither on I/O nor on a CPU, or None if
+    the capture has no times of requests.
     """
 
     needs: tuple[Need, ...]
@@ -237,9 +237,9 @@ def _shares(
 
 
 def bytes_of_server(capture: Capture) -> dict[str, float | None]:
-    """The largest number of bytes that the server can have read from devices, and can have written to them. None if
-    unknown. For reads, the kernel counts the bytes of processes. For writes, the kernel counts whole folios. So the
-    requested bytes are used for writes, plus a page for each write.
+    """The largest number of bytes that the server can have read from devices, and can have written to them. Returns
+    None if it is unknown. For reads, the kernel counts the bytes of processes. For writes, the kernel counts whole
+    folios. So the requested bytes are used for writes, plus a page for each write.
     """
     own = sum(one.own_write_bytes or 0 for one in capture.manifest.volumes)
     asked = sum(row.bytes + row.requests * _LEAST_BYTES for row in capture.io if row.operation == "write")
@@ -276,9 +276,9 @@ def _share(reached: Amount, asked: Amount) -> Share:
 
 
 def _waited_s(capture: Capture, objects: Mapping[str, CapturedObject], ended: float) -> float | None:
-    """The seconds that a session spent on I/O for a transaction. None if the capture has no times of requests to
-    tables. A commit waits for its log write. If commits share log writes, it also waits for the log write before it: on
-    average for half of its time.
+    """The seconds that a session spent on I/O for a transaction. Returns None if the capture has no times of requests
+    to tables. A commit waits for its log write. If commits share log writes, it also waits for the log write before it:
+    on average for half of its time.
     """
     log = _log_rows(capture, objects)
     own = [row for row in capture.io if row.by == "session" and not _of_log(row, objects)]

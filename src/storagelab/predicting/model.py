@@ -1,11 +1,11 @@
-"""Predicts the rate of a captured load on volumes, in given layouts. The method is the operational analysis of a closed
+"""Predicts the rate of a captured load in given layouts on volumes. The method is the operational analysis of a closed
 network.
 
 A transaction has demands: its requests by volume and kind, CPU time, and time elsewhere (locks, the network, the
 client). The captured number of sessions circulates in this network. Commits share log writes. Background writes use a
-part of a volume's capacity, but no session waits for them. How many there are depends on how many pages change again
-before they are written. The model predicts ratios: all rates are scaled so that the captured layout has the captured
-rate.
+part of a volume's capacity, but no session waits for them. The number of background writes depends on how many pages
+change again before they are written. The model predicts ratios: all rates are scaled so that the captured layout has
+the captured rate.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def _solved(stations: list[Station], offers: list[Offer], delay_s: float, sessio
 
 
 def _limited_by(stations: list[Station], found: Solution) -> str:
-    """The name of the station with the highest utilisation. If no station is busy, the sessions."""
+    """The name of the station with the highest utilisation. If no station is busy, returns SESSIONS."""
     if not stations:
         return SESSIONS
     used = {one.name: found.per_s / one.capacity for one in stations}
@@ -173,7 +173,7 @@ def predicted(server: Server, present: Layout, layouts: Mapping[str, Layout], er
 
 
 def captured_over_modelled(server: Server, present: Layout) -> float | None:
-    """The captured rate divided by the model's rate for the captured layout. None if the model can't
+    """The captured rate divided by the model's rate for the captured layout. Returns None if the model can't
     calculate a rate.
     """
     try:

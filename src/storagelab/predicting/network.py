@@ -58,7 +58,7 @@ _CLOSE, _ROUNDS = 1e-9, 100
 
 def zero_of(falling: Callable[[float], float], most: float) -> float:
     """The zero of a falling function between 0 and `most`. If the function is positive at `most`, the result is `most`.
-    If it is not positive at 0, the result is 0.
+    If the function is not positive at 0, the result is 0.
 
     Uses the Illinois method (Dowell and Jarratt, BIT 11, 1971), which needs fewer values than a bisection.
     """

@@ -33,9 +33,9 @@ class VolumeLoad(Described):
     requests_per_s: float
     bytes_per_s: float
     read_share: float | None
-    """The fraction of reads among the requests. None if there are no requests."""
+    """The fraction of reads among the requests. The value is None if there are no requests."""
     used_share: float | None
-    """The utilisation of the volume: load divided by capacity. None if unknown."""
+    """The utilisation of the volume: load divided by capacity. The value is None if it is unknown."""
 
 
 class LayoutPrediction(Described):
@@ -43,7 +43,7 @@ class LayoutPrediction(Described):
 
     name: str
     per_s: Estimate | None
-    """Transactions a second with their prediction interval. None if unknown."""
+    """Transactions a second with their prediction interval. The value is None if it is unknown."""
     latency_s: Estimate | None
     """The mean time of a transaction, in seconds."""
     times_present: Estimate | None
@@ -56,7 +56,7 @@ class LayoutPrediction(Described):
     """The bottleneck: a volume's reads or writes, the CPUs, or the sessions."""
     volumes: tuple[VolumeLoad, ...]
     cant_say: str = ""
-    """The reason if there is no prediction; otherwise empty."""
+    """The reason why there is no prediction. It is empty if there is a prediction."""
 
 
 class Prediction(Described):
@@ -120,7 +120,7 @@ moved fraction.
 
 
 def spread(moved: float | None, times: float) -> float:
-    """The usual size of a prediction's error, in an arbitrary unit. `moved`: the fraction of the requests that move;
+    """The usual size of a prediction's error, in an arbitrary unit. `moved`: the fraction of the requests that move, or
     None if unknown. `times`: the predicted ratio to the captured layout. The parts are independent, so their squares
     are added.
     """
@@ -164,7 +164,7 @@ class Errors:
 
     @property
     def confidence(self) -> float | None:
-        """The highest confidence that an interval can have; None if there are too few cases for any interval."""
+        """The highest confidence that an interval can have, or None if there are too few cases for any interval."""
         return next((one for one in _CONFIDENCES if self._beyond(one) >= 1), None)
 
     def around(self, value: float, usual: float = 1.0, of_drives: float = 0.0) -> Estimate:
@@ -215,7 +215,7 @@ def known_cases(own: Path | None = None) -> list[KnownCase]:
 
 
 def own_cases(own: Path) -> list[KnownCase]:
-    """The user's own cases; [] if the file does not exist. Raises StoreError."""
+    """The user's own cases, or [] if the file does not exist. Raises StoreError."""
     try:
         return _cases(text_of(own))
     except FileNotFoundError:

@@ -84,7 +84,7 @@ def prediction_file(spec: Path) -> Path:
 
 class _Load(NamedTuple):
     """The load of a proof. `text` describes it, and `tables` are its tables in a spec. `file_bytes` is the size of the
-    file that it needs on each volume; None if it needs none. `key_of` returns the name of an object in
+    file that it needs on each volume, or None if it needs none. `key_of` returns the name of an object in
     `layout.objects`, or None if the load does not touch the object.
     """
 

@@ -88,7 +88,7 @@ def predict(captured: Path, file: Path, own: Path | None = None) -> prediction.P
 
 
 def _shows_nothing(capture: Capture, layout: model.Layout, wanted: LayoutRequest | None) -> str:
-    """Why the capture can't predict a layout; "" if the capture has I/O of at least one object that the
+    """Why the capture can't predict a layout, or "" if the capture has I/O of at least one object that the
     layout names.
     """
     if wanted is None or not (wanted.objects or wanted.log) or layout.named & {row.object for row in capture.io}:

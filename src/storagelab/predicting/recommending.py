@@ -55,7 +55,9 @@ _COPY_BYTES = 2**18
 
 
 class Move(Described):
-    """A unit that moves: a table, an index, `log` or `temp`. If the capture can't tell tables apart, all `tables`."""
+    """A unit that moves: a table, an index, `log` or `temp`. If the capture can't tell tables apart, all `tables` are
+    one unit.
+    """
 
     what: str
     """The unit's key in `layout.objects`, or `log`."""
@@ -66,7 +68,7 @@ class Move(Described):
     to: str
     bytes: int | None
     copy_s: float | None
-    """The least time, in seconds, to copy the unit. It follows from the limits of both volumes."""
+    """The least time in seconds that copying the unit takes. It follows from the limits of both volumes."""
 
 
 class Proposal(Described):
@@ -77,7 +79,7 @@ class Proposal(Described):
     """The layout's rate divided by today's rate."""
     moves: tuple[Move, ...]
     price: float | None
-    """The monthly price of the volumes that the layout uses. None if one of them has no price."""
+    """The monthly price of the volumes that the layout uses. The value is None if one of them has no price."""
     limited_today: str
     limited_then: str
 
@@ -97,9 +99,9 @@ class Advice(Described):
     today: dict[str, str]
     """The current volume of each unit, by the unit's key."""
     data: str | None
-    """The volume with the server's own files. None if unknown."""
+    """The volume with the server's own files. The value is None if it is unknown."""
     folders: dict[str, str]
-    """A folder on each volume. If the folder is unknown, a placeholder."""
+    """Maps each volume to a folder on it. If the folder is unknown, the value is a placeholder."""
     worth: float
     """The least gain that is worth a change, as a share of today's rate."""
     price_today: float | None
@@ -188,7 +190,7 @@ class Search:
         return fits and (self.budget is None or (self.price(places) or 0.0) <= self.budget)
 
     def price(self, places: Places) -> float | None:
-        """The price of the volumes that a placement uses; None if one of them has no price."""
+        """The price of the volumes that a placement uses, or None if one of them has no price."""
         used = set(self.layout(places).places.values())
         prices = [self.question.asked.volumes[name].price for name in used]
         return None if None in prices else sum(one for one in prices if one is not None)
@@ -314,7 +316,7 @@ def _refuse_one_device_twice(question: Question) -> None:
 
 
 def _device_number(path: str) -> int | None:
-    """The kernel's number of the device that has this folder; None if the folder can't be seen on this machine."""
+    """The kernel's number of the device that has this folder, or None if the folder can't be seen on this machine."""
     try:
         return Path(path).expanduser().stat().st_dev
     except OSError:
@@ -335,8 +337,9 @@ def _doubts(question: Question) -> Iterator[str]:
 
 
 def _chosen(search: Search, errors: Errors, worth: float) -> tuple[list[Places], str]:
-    """The placements that are worth their moves, the fastest first. If there is none, also the reason. The list then
-    has the best placement if its gain is only uncertain; otherwise it is empty.
+    """Returns the placements that are worth their moves. The fastest placement comes first. If no placement is worth
+    its moves, also returns the reason. The list then has only the best placement if its gain is uncertain. Otherwise,
+    the list is empty.
     """
     today = search.per_s(search.stays)
     if not today:
@@ -412,7 +415,9 @@ def size_of(one: CapturedObject) -> int | None:
 
 
 def _units(question: Question) -> list[Unit]:
-    """The units that may move. They are sorted by their shares of their volumes' load, the largest first."""
+    """The units that may move. They are sorted by their shares of their volumes' load. The unit with the largest share
+    comes first.
+    """
     capture, shares = question.capture, _shares(question)
     own = ENGINES[capture.manifest.engine].own_schemas
     together = any(row.object == ALL_TABLES for row in capture.io)

@@ -182,7 +182,7 @@ class FlashProfile(_Drive):
 
     @property
     def made_in(self) -> str | None:
-        """The format of a new drive. None if it is unknown."""
+        """The format of a new drive. The value is None if it is unknown."""
         if self.factory_format is not None:
             return str(self.factory_format.value)
         return next(iter(self.formats)) if len(self.formats) == 1 else None

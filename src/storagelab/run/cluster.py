@@ -57,8 +57,8 @@ class Cluster(Generic[Task, Report]):
     """An executor that uses the scheduler's current workers. Each of their threads has at most one task at a time."""
 
     def __init__(self, work: Work[Task, Report], reach: Reach, say: Callable[[str], None], *, limit_s: float) -> None:
-        """Makes the executor. `work` must be a function that workers can find by name. If a task takes longer than
-        `limit_s` seconds, it counts as lost.
+        """Makes the executor. `work` must be a function that workers can find by name. A task counts as lost if it
+        takes longer than `limit_s` seconds.
         """
         self._work, self._reach, self._say, self._limit_s = work, reach, say, limit_s
         self._threads = reach.processes

@@ -17,7 +17,9 @@ _COPIED_PER_S = 1_500_000
 """The number of a template's rows that are copied per second, measured on two slow cores with 1.5 million rows of
 pgbench (460 MB)."""
 _REQUESTS_A_COMMIT = 2
-"""The number of requests of a commit that a limit counts: the write, and the flush after it, as measured on ext4."""
+"""The number of requests that a limit counts for a commit. These are the write and the flush after it, as measured on
+ext4.
+"""
 _PLAIN = 0.5
 """If making a template takes more than this share of a run's time, it can be distinguished from the scatter of runs."""
 

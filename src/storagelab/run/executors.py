@@ -50,14 +50,16 @@ class Jobs(Protocol[Task, Reported]):
         """Returns a task to begin now, or None if there is none at present."""
 
     def reported(self, *reports: Reported) -> None:
-        """Receives reports that arrived together, in their order."""
+        """Receives reports that arrived together. They are in the order of their arrival."""
 
     def ended(self, task: Task) -> None:
-        """Called when the work on this task has ended. Parts of the task that were not reported were not begun."""
+        """The executor calls this method when the work on the task has ended. Parts of the task that were not reported
+        were not begun.
+        """
 
     def lost(self, task: Task, why: str) -> None:
-        """Called when the process of this task has died. Parts of the task that were not reported may be scheduled
-        again.
+        """The executor calls this method when the process of the task has died. Parts of the task that were not
+        reported may be scheduled again.
         """
 
 

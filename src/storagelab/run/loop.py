@@ -102,7 +102,8 @@ def run_all(
     elsewhere: Executor[Batch, Report] | None = None,
 ) -> None:
     """Makes every pending run, and appends each run to the store when it ends. If other processes can make the blocks,
-    uses up to `jobs` processes. `elsewhere` is an executor that calls `make_elsewhere`; it replaces these processes.
+    uses up to `jobs` processes. `elsewhere` is an executor that calls `make_elsewhere`. If it is given, it replaces
+    these processes.
 
     In a race (`rounds`), then makes the runs of each further round until there is none.
     """

@@ -64,7 +64,7 @@ _STRETCHES = (
 
 
 class KeptResults:
-    """The file that stores the measurements, one in each line."""
+    """The file that stores the measurements. Each line has one measurement."""
 
     def __init__(self, file: Path, of: dict[str, Any]) -> None:
         """Reads the stored measurements. `of` describes what is measured. Raises PreflightError if the file describes
@@ -148,8 +148,8 @@ def file_on(folder: Path, file_bytes: int) -> Iterator[tuple[Place, str]]:
 
 
 def stretches(place: Place, engine: str, effort: Effort, kept: KeptResults, tell: Tell) -> None:
-    """Measures long periods of writes and reads before any points. They show the burst of an idle volume, and use it
-    up. After an interruption, the volume may burst again, so periods with a burst are repeated.
+    """Measures long periods of writes and reads before any points. These periods show the burst of an idle volume, and
+    use the burst up. After an interruption, the volume may burst again, so periods with a burst are repeated.
     """
     program = fio.find("--volume")
     for number, job in enumerate(_STRETCHES):

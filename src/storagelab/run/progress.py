@@ -58,7 +58,7 @@ class RunProgress:
         self.plan, self._finished = plan, list(finished)
         self._left = {(planned.cell_id, planned.repetition): planned for planned in pending}
         self.workers: Callable[[], int] | None = None
-        """Returns the number of workers that a cluster has at present. None without a cluster."""
+        """Returns the number of workers that a cluster has at present. The value is None without a cluster."""
         self.renew_page: Callable[[], None] | None = None
         """A function that is called when a run is stored, before the next one begins."""
         self._stored_at: deque[float] = deque(maxlen=_RATE_OF)

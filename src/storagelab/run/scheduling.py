@@ -61,7 +61,7 @@ class InFile(NamedTuple):
 
 
 class InMemory:
-    """A state in memory, compressed or not."""
+    """A state that is kept in memory. It may be compressed."""
 
     def __init__(self, kept: bytes = b"") -> None:
         self._parts: Sequence[bytes] = (kept,)

@@ -67,7 +67,7 @@ class Connection(sqlite3.Connection):
         return super().execute(*statement)
 
     def take_steps(self) -> bool:
-        """Called by SQLite from time to time. Returns whether to interrupt the statement."""
+        """SQLite calls this method from time to time. Returns whether to interrupt the statement."""
         self._steps_left -= _STEPS_A_CALL
         return self._steps_left < 0
 
@@ -345,8 +345,8 @@ def reason_of(error: Exception) -> str:
 
 
 def damaged(file: Path, lost: Sequence[str], readable: int | None) -> StoreError:
-    """Makes the error for a damaged store. It says what can't be read, how many runs can still be read (None if this
-    was not tried), and how to save them.
+    """Makes the error for a damaged store. It says what can't be read, how many runs can still be read, and how to
+    save them. `readable` is the number of these runs, or None if storagelab has not tried to read them.
     """
     listed = "".join(f"\n    {one}" for one in lost[:_LISTED])
     more = f"\n    and {len(lost) - _LISTED} more" if len(lost) > _LISTED else ""

@@ -44,10 +44,11 @@ def read(name: str, results: Path, *, whole: bool = False) -> Results:
 
 
 def salvage(name: str, results: Path) -> tuple[Results, list[str]]:
-    """Reads the part of a damaged store that can still be read, and describes the rest. Otherwise like `read`.
+    """Reads the part of a damaged store that can still be read, and describes the rest. In other respects, it works
+    like `read`.
 
-    If the experiment can't be read, uses the stored text of the spec. If this can't be read either, uses the file
-    `name`. Raises StoreError if none of the three can be read.
+    If the experiment can't be read, uses the stored text of the spec. If the stored text can't be read either, uses the
+    file `name`. Raises StoreError if none of the three can be read.
     """
     folder, spec = _found(name, results)
     with Store.salvaging(folder) as store:
@@ -59,7 +60,7 @@ def salvage(name: str, results: Path) -> tuple[Results, list[str]]:
 
 def as_begun(experiment: Experiment, results: Path) -> Experiment:
     """Returns the experiment of a spec with the order of its stored campaign. A campaign that an earlier version began
-    keeps its order. This function ignores an unreadable store; its callers report it."""
+    keeps its order. This function ignores an unreadable store. The callers of this function report the store."""
     folder = results / experiment.name
     with contextlib.suppress(StoreError), Store.salvaging(folder) as store:
         begun = store.experiment()

@@ -57,7 +57,9 @@ _SECRET_OPTIONS = frozenset({"oauth_client_secret", "passwd", "password", "sslpa
 
 
 def hidden(words: str, target: TargetConfig) -> str:
-    """`words`. If they contain four or more successive characters of a secret of the DSN, a remark in their place."""
+    """Returns `words`. If they contain four or more successive characters of a secret of the DSN, returns a remark
+    instead.
+    """
     if not target.attached:
         return words
     text = target.dsn if target.dsn is not None else os.environ.get(target.dsn_env or "", "")
@@ -98,7 +100,7 @@ def _of_settings(dsn: str) -> list[str] | None:
 
 
 def _of_options(settings: Iterable[tuple[str, str]]) -> list[str] | None:
-    """The secret values; None if an option is unknown, or has a value of a form that no driver accepts."""
+    """The secret values. Returns None if an option is unknown, or if a value has a form that no driver accepts."""
     secrets = []
     for name, value in settings:
         if name in _SECRET_OPTIONS:
@@ -117,7 +119,7 @@ def _of_options(settings: Iterable[tuple[str, str]]) -> list[str] | None:
 
 
 def _in_passfile(file: str) -> list[str]:
-    """The passwords in libpq's password file; [] if the file can't be read."""
+    """The passwords in libpq's password file, or [] if the file can't be read."""
     try:
         with opened(Path(file)) as passfile:
             lines = passfile.read(_PASSFILE_MOST).decode(errors="replace").splitlines()
@@ -148,8 +150,8 @@ its name is.
 """
 
 Decoys = tuple[TargetConfig, dict[str, JsonValue], Callable[[], object]]
-"""Three things: a database that storagelab made on a server, whose default schema has tables with the names that the
-load's program uses; the load; and a function that reads these tables.
+"""A database that storagelab made on a server, the load, and a function that reads the load's tables. The default
+schema of the database has tables with the names that the load's program uses.
 """
 Need = tuple[bool, str, str]
 """A requirement: whether it is met, the problem if it is not, and the solution."""
@@ -205,7 +207,9 @@ def kept_by_load(names: Iterable[str]) -> list[str]:
 
 
 def is_near(line: socket.socket) -> bool:
-    """Whether a connection ends on this machine. What answers there may be a proxy, not the server."""
+    """Whether a connection ends on this machine. A program that answers on this machine may be a proxy, so the server
+    itself may run elsewhere.
+    """
     return line.family == socket.AF_UNIX or ip_address(line.getpeername()[0].partition("%")[0]).is_loopback
 
 
@@ -229,7 +233,9 @@ _CREDENTIALS = struct.Struct("3i")
 
 
 def _other_ends(line: socket.socket) -> Iterator[tuple[str, str]]:
-    """The owner and the inode of the other end of a TCP connection. Nothing if that end is on another machine."""
+    """The owner and the inode of the other end of a TCP connection. Returns nothing if the other end is on another
+    machine.
+    """
     theirs, ours = (
         "".join(f"{word:08X}" for (word,) in struct.iter_unpack("=I", ip_address(address).packed)) + f":{port:04X}"
         for address, port, *_ in (line.getpeername(), line.getsockname())
@@ -241,8 +247,8 @@ def _other_ends(line: socket.socket) -> Iterator[tuple[str, str]]:
 
 
 def process_age_s(process: Path, names: tuple[str, ...]) -> float | None:
-    """How long the process with this folder in /proc has run, in seconds. None if it has ended, or if its name is not
-    one of `names`.
+    """How long the process with this folder in /proc has run, in seconds. Returns None if it has ended, or if its name
+    is not one of `names`.
     """
     if read_text(process / "comm") not in names or not (fields := stat_fields(process)):
         return None
@@ -251,7 +257,7 @@ def process_age_s(process: Path, names: tuple[str, ...]) -> float | None:
 
 
 def pid_in(file: Path) -> str:
-    """The number in a server's PID file; "" without such a file. The text may not be a number, because the server's
+    """The number in a server's PID file, or "" without such a file. The text may not be a number, because the server's
     user can write the file.
     """
     with contextlib.suppress(OSError, ValueError):
@@ -260,7 +266,7 @@ def pid_in(file: Path) -> str:
 
 
 def owner_of(process: Path) -> tuple[int, int] | None:
-    """The account (uid, gid) with which a process runs; None if the process has ended."""
+    """The account (uid, gid) with which a process runs, or None if the process has ended."""
     with contextlib.suppress(OSError):
         return (status := process.stat()).st_uid, status.st_gid
     return None
@@ -310,7 +316,9 @@ class RunningServer(NamedTuple):
     """Whether the server runs on this machine."""
     data_bytes: int
     bin_dir: Path | None = None
-    """The folder of the server's programs. None if the server runs on another machine, or if the folder is hidden."""
+    """The folder of the server's programs. The value is None if the server runs on another machine, or if the folder is
+    hidden.
+    """
     asked: frozenset[str] = frozenset()
     """The names of all settings that affect storage, changed or not."""
     left_out: tuple[str, ...] = ()
@@ -322,7 +330,7 @@ class RunningServer(NamedTuple):
     working: int = 0
     """The number of sessions that are working now."""
     checkpoint_s: float | None = None
-    """The longest time from one checkpoint to the next, in seconds; None if no setting limits it."""
+    """The longest time from one checkpoint to the next, in seconds, or None if no setting limits it."""
 
 
 def volume_name(name: str) -> str:

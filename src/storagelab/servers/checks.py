@@ -66,11 +66,11 @@ class Checks(Generic[C, F]):
     """An engine's own part of a preflight.
 
     `bytes_on`: the disk space of a run that makes its own data. `kept_bytes_on`: the space of a template, or of a run
-    with a copy of it. `is_barred`: whether a path can't be used for data files. `bar`: the reason for that. `buffers`:
-    the name of the setting for the memory that holds data. `private_buffers`: the size of this memory on a private
-    server in bytes, and whether data files bypass the page cache there. `check_server` checks a running server for its
-    cells, and returns facts and notes. `check_login` logs in as the load's program does. `login_hint`: likely causes if
-    that fails.
+    with a copy of it. `is_barred` returns whether a path can't be used for data files. `bar` is the reason for this.
+    `buffers`: the name of the setting for the memory that holds data. `private_buffers`: the size of this memory on a
+    private server in bytes, and whether data files bypass the page cache there. `check_server` checks a running server
+    for its cells, and returns facts and notes. `check_login` logs in as the load's program does. `login_hint`: likely
+    causes if that fails.
     """
 
     starter: Starter[Any]
@@ -139,8 +139,8 @@ class Checks(Generic[C, F]):
 def by_cell(
     cells: Sequence[Cell], connect: Connect[C], shown: Callable[[C], _T | None], asked: Callable[[Config], _T | None]
 ) -> dict[str, _T]:
-    """A fact about each cell's server, by cell ID. A running server shows it (`shown`); for a private server, it comes
-    from the settings (`asked`). Cells for which it is unknown are left out.
+    """A fact about each cell's server, by cell ID. A running server shows the value (`shown`). For a private server,
+    the value comes from the settings (`asked`). Cells for which it is unknown are left out.
     """
     running: dict[tuple[str | None, str | None], _T | None] = defaultdict(lambda: None)
     for first, *_ in by_server([cell.config for cell in cells if cell.config.target.attached]):
@@ -172,7 +172,7 @@ def read_back(
     asked: Mapping[str, str], shown: Callable[[str, str], tuple[str, bool] | None], read_from: str
 ) -> list[Check]:
     """Compares each requested setting with the server's report. `shown` returns the reported value, and whether it
-    equals the requested value; None if the server does not report the setting.
+    equals the requested value, or None if the server does not report the setting.
     """
     checks = []
     for name, text in sorted(asked.items()):

@@ -1,5 +1,5 @@
-"""Drafts of specs. A draft is made for a running server, either as a new spec or as a completed ready-made spec; or it
-is made from the answers to three questions. `plan` accepts a draft unchanged. Comments in the draft say what to change,
+"""Drafts of specs. A draft for a running server is either a new spec or a completed ready-made spec. A draft can also
+be made from the answers to three questions. `plan` accepts a draft unchanged. Comments in the draft say what to change,
 and what was left out.
 """
 
@@ -52,9 +52,7 @@ class Volume(NamedTuple):
 
 
 class Draft(NamedTuple):
-    """The parts of a draft. `now`: the volumes that have the data and the log of the running server; None
-    if unknown.
-    """
+    """The parts of a draft. `now` has the volumes of the running server's data and log, or None if they are unknown."""
 
     head: Sequence[str]
     question: str

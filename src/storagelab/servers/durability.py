@@ -25,8 +25,8 @@ BENIGN_WAITS = frozenset[str]().union(*(one.wait_types for one in BENIGN_LISTS))
 
 
 def judged(environment: Mapping[str, object]) -> Durability | None:
-    """What the server in a run's environment promises after a crash, as its engine judges. None if the environment has
-    no settings.
+    """What the server in a run's environment promises after a crash, as its engine judges. Returns None if the
+    environment has no settings.
     """
     server = environment.get("server")
     if not isinstance(server, Mapping):
@@ -46,8 +46,8 @@ def of_cell(
     config: Config, asked: Mapping[str, str], connect: Callable[[TargetConfig], AbstractContextManager[_C]],
     deciding: Callable[[_C], tuple[dict[str, str], str]], judge: Callable[[Mapping[str, str], str], Durability],
 ) -> Durability:  # fmt: skip
-    """What the cell's server promises after a crash. This follows from the spec's settings. For a running server, the
-    settings that `deciding` reads from it count, too, with its version.
+    """What the cell's server promises after a crash. This follows from the spec's settings. If the server already runs,
+    `deciding` also reads its settings and its version.
     """
     if not config.target.attached:
         return judge(asked, "")
@@ -59,7 +59,9 @@ def of_cell(
 def compared(
     plan: Plan, of_engine: Callable[[Config], Callable[[Config], Durability] | None]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """A line for each promise of the compared engines, and a warning if the promises differ. Empty for one engine."""
+    """A line for each promise of the compared engines, and a warning if the promises differ. The result is empty for
+    one engine.
+    """
     if len({cell.config.target.engine for cell in plan.cells}) < 2:
         return (), ()
     # Facts about a running server are read from the server. So each target is judged only once.

@@ -68,8 +68,8 @@ class Reach(ABC, Generic[C]):
         """Opens a session of the load, with the settings that the spec asks for."""
 
     def process(self, own: C) -> int | None:
-        """The PID of the server's main process, which is the parent of its other processes. None if this machine's
-        kernel can't report on it.
+        """The PID of the server's main process, which is the parent of its other processes. Returns None if this
+        machine's kernel can't report on it.
         """
         return None
 
@@ -117,7 +117,7 @@ class Sessions(ABC, Generic[C]):
 
     @abstractmethod
     def release(self) -> None:
-        """Lets the sessions begin. From now on, their work counts."""
+        """Lets the sessions begin. The work that they do from this moment on counts."""
 
     @abstractmethod
     def wait(self, on_poll: Callable[[], None]) -> list[Loop]:
@@ -176,7 +176,7 @@ class System(ABC, Generic[C]):
     """Whether the server's log says why a session was lost even if the server continues to run."""
     layout: Table[C]
     facts: Any = None
-    """The facts about the attached server; None before they have been read."""
+    """The facts about the attached server, or None before they have been read."""
 
     def __init__(self, config: Config, site: Site) -> None:
         self.config, self.site = config, site
@@ -218,8 +218,8 @@ class System(ABC, Generic[C]):
         """The facts about the server for a run's environment."""
 
     def data_folder(self, connection: C) -> Path | None:
-        """The data folder of a server on this machine; None if the server does not report it or this user may not read
-        it.
+        """The data folder of a server on this machine, or None if the server does not report it or this user may not
+        read it.
         """
         return None
 

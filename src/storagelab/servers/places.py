@@ -55,7 +55,7 @@ def remote_paths(config: Config) -> dict[str, str]:
 
 def mount_of(path: str, mounts: Iterable[Mount]) -> Mount | None:
     """The mount that contains a folder: the mount with the longest path. If several have this path, the last one hides
-    the others. None if no mount contains the folder.
+    the others. Returns None if no mount contains the folder.
     """
     whole = PurePosixPath(path)
     above = [mount for mount in mounts if mount.point and whole.is_relative_to(mount.point)]
@@ -75,8 +75,8 @@ def facts(config: Config, mounts: Sequence[Mount]) -> dict[str, dict[str, object
 
 
 def checks(config: Config, mounts: Sequence[Mount], read_from: str) -> list[Check]:
-    """Compares each remote volume with the server's report of its file system. Without a report, a volume is
-    unverified.
+    """Compares each remote volume with the server's report of its file system. If the server reports nothing, the
+    volume is unverified.
     """
     found = []
     for name, path in remote_paths(config).items():
@@ -219,8 +219,8 @@ def changed_files(
 
 
 def lying(config: Config, known: Sequence[Object]) -> list[tuple[Object, str | None]]:
-    """The volume of each object that a load will make, as far as known; None if the server chooses it. Partitions that
-    are spread over data files are in the order of these files. This order is the same for a table and its indexes.
+    """The volume of each object that a load will make, as far as known, or None if the server chooses it. Partitions
+    that are spread over data files are in the order of these files. This order is the same for a table and its indexes.
     """
     numbers = Counter[tuple[str, str]]()
     placed = list[tuple[Object, str | None]]()
@@ -245,8 +245,8 @@ def share_on(config: Config, known: Sequence[Object] | None, volume: str) -> flo
 
 
 def planned(configs: Iterable[Config], site: Site) -> tuple[str, ...]:
-    """Lines for a plan: the volumes of each object in these cells, with its size. Empty if no layout places objects.
-    Raises PreflightError for a name that matches no object.
+    """Lines for a plan: the volumes of each object in these cells, with its size. The result is empty if no layout
+    places objects. Raises PreflightError for a name that matches no object.
     """
     cells = [config for config in configs if config.generated and config.kind.provenance == "measured"]
     if not any(config.placed for config in cells):

@@ -34,7 +34,7 @@ P = TypeVar("P", bound=Programs)
 
 
 class StartFailed(RunFailed):
-    """The error if the server did not start with the requested settings on its new database, which may be
+    """The error if the server did not start with the requested settings on its new database. The new database may be
     incomplete.
     """
 
@@ -96,7 +96,7 @@ class PrivateServer(ABC, Generic[P]):
 
     @abstractmethod
     def _refusal(self) -> Refusal | None:
-        """Why the server refuses connections; None when it accepts them."""
+        """Why the server refuses connections, or None when it accepts them."""
 
     @abstractmethod
     def _own_words(self, log: str) -> str:
@@ -168,7 +168,7 @@ class PrivateServer(ABC, Generic[P]):
 
     @property
     def killed(self) -> str:
-        """How and why the server's process was killed, e.g. "killed by signal 9 (SIGKILL)"; "" if it was not killed."""
+        """How and why the server was killed, e.g. "killed by signal 9 (SIGKILL)", or "" if it was not killed."""
         return self._kills.words(self._process.poll()) if self._process is not None else ""
 
     def _make_socket_folder(self) -> None:

@@ -39,7 +39,7 @@ class Programs(Frozen):
 
 
 def asked_folder(config: Config, site: Site) -> str | None:
-    """The folder that a cell names; None if it names none. A relative path starts at the spec's folder."""
+    """The folder that a cell names, or None if it names none. A relative path starts at the spec's folder."""
     asked = config.target.bin_dir
     return None if asked is None else str(site.place(asked, BIN_DIR))
 
@@ -119,7 +119,7 @@ def _communicate(
 
 def first_program(folders: Iterable[Path | None], *names: str) -> Path | None:
     """The first file in the folders with one of these names. If there is none, the first program on the PATH with one
-    of these names. None if there is no such program.
+    of these names. Returns None if there is no such program.
     """
     places = [folder / name for folder in folders if folder is not None for name in names]
     places += [Path(found) for found in map(shutil.which, names) if found]

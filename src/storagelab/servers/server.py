@@ -161,7 +161,7 @@ class FromTemplate(Private[C]):
 
 
 class AttachedServer(Server[C]):
-    """A server that already runs, on this machine or another."""
+    """A server that already runs on this machine or on another machine."""
 
     how = "attached"
 
@@ -203,7 +203,9 @@ class AttachedServer(Server[C]):
             time.sleep(0.2)
 
     def volumes(self) -> Mapping[str, Path]:
-        """The spec's volumes. If the spec has none, and the server runs on this machine: its data folder, if known."""
+        """The spec's volumes. If the spec has none, and the server runs on this machine, returns the server's data
+        folder if it is known.
+        """
         if self.system.config.volumes or self.elsewhere:
             return self.system.volumes
         folder = self.system.data_folder(self.own)

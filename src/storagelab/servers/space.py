@@ -149,8 +149,8 @@ def _check_usable(path: Path, key: str) -> None:
 def _lacking(
     configs: Iterable[Config], site: Site, leftover_bytes: Counter[int], bytes_on: BytesOn, size_key: str
 ) -> Iterator[PreflightError]:
-    """For each file system without enough space, an error. The need is that of the cell with the largest need. All its
-    volumes on a file system share the free space.
+    """Yields an error for each file system without enough space. The cell that needs the most space decides. All
+    volumes of this cell on a file system share the free space.
     """
     hungriest: dict[int, tuple[int, list[tuple[str, Path]], Config]] = {}
     for config in configs:
@@ -207,8 +207,8 @@ def check_between_runs(configs: Iterable[Config]) -> None:
 
 def check_folder_for_server(owner: tuple[int, int] | None, volume: str, path: Path) -> tuple[int, int]:
     """The account (uid, gid) that must own the folders for data on a volume. `owner` is the account of an attached
-    server; None if the server runs on another machine. Raises PreflightError if this user can't make folders for this
-    account.
+    server, or None if the server runs on another machine. Raises PreflightError if this user can't make folders for
+    this account.
     """
     if owner is None:
         raise PreflightError(
@@ -247,7 +247,7 @@ class Memory(NamedTuple):
 
 
 def memory_here() -> int | None:
-    """The size of this machine's memory in bytes; None if unknown."""
+    """The size of this machine's memory in bytes, or None if unknown."""
     found = host.describe_host().get("memory_bytes")
     return found if isinstance(found, int) else None
 
@@ -264,7 +264,7 @@ def refuse_more_than_there_is(memory: Memory) -> None:
 
 
 def memory_note(load: GeneratedLoad, unit_bytes: int, memory: Memory, *, dropped: bool = False) -> str:
-    """A note if the data of `load` fits into memory, or if this is unknown; "" if the data does not fit. One unit of
+    """Returns "" if the data of `load` does not fit into memory, otherwise a note. One unit of
     the load takes `unit_bytes` bytes. `dropped`: whether the page cache is dropped before each run.
     """
     buffers = memory.setting + (f" ({_memory_size(memory.buffers_bytes)})" if memory.buffers_bytes else "")
@@ -298,7 +298,7 @@ def _times(share: float, of: str) -> str:
 
 
 def data_bytes(load: GeneratedLoad, unit_bytes: int) -> int | None:
-    """The size of a generator's tables and indexes in bytes. None if the user's own files make the tables."""
+    """The size of a generator's tables and indexes in bytes. Returns None if the user's own files make the tables."""
     return None if load.data.units is None else round(load.data.units * unit_bytes)
 
 
@@ -374,9 +374,9 @@ class SpaceWatch:
                     return
 
     def explain(self, words: str, log: str, config: Config, data_folder: Path | None) -> RunFailed | None:
-        """The failure with the name of the full volume. None if neither `words` nor the server's log report a full
-        disk. The log is searched, too, because `words` may only report a consequence: a lost connection or a damaged
-        index. Relative file names in messages start at `data_folder`.
+        """The failure with the name of the full volume. Returns None if neither `words` nor the server's log report a
+        full disk. The log is searched, too, because `words` may only report a consequence: a lost connection or a
+        damaged index. Relative file names in messages start at `data_folder`.
         """
         line = next((line for line in [*words.splitlines(), *log.splitlines()] if _FULL.search(line)), None)
         if line is None:

@@ -1,5 +1,5 @@
-"""Finds the programs of private servers, checks their settings, and makes and tries servers. The same for
-every engine.
+"""Finds the programs of private servers, checks their settings, and makes and tries servers. Every engine uses this
+code.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def try_kinds(kinds: Iterable[Kind]) -> None:
     """
     for kind in each(_to_try(kinds), "starting each kind of server for a moment"):
         try:
-            # Try one kind. Leave nothing behind, even after an interruption.
+            # Try one kind. Remove everything afterwards, even after an interruption.
             place = temporary.path("trial")
             server = kind.make(place)
             try:
@@ -221,7 +221,9 @@ class Starter(Generic[P]):
             )  # fmt: skip
 
     def check_cells(self, configs: Sequence[Config], site: Site) -> list[str]:
-        """A description of the server of each cell, each once. Raises PreflightError for servers that can't run."""
+        """Returns the descriptions of the cells' servers. Each different description is returned once. Raises
+        PreflightError for servers that can't run.
+        """
         lacks, found = list[PreflightError](), dict[str, None]()
         by_programs = defaultdict[P, list[Config]](list)
         for config in configs:
@@ -300,7 +302,7 @@ class Starter(Generic[P]):
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """The question "Did you mean ...? " with the known setting whose name is the most similar; "" if none
+    """The question "Did you mean ...? " with the known setting whose name is the most similar, or "" if none
     is similar.
     """
     close = difflib.get_close_matches(name, list(known), 1)

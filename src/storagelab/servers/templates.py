@@ -62,11 +62,11 @@ def together(contents: Iterable[Content]) -> Content:
 
 
 def copy_folder(name: str, source: int, copy: int, depth: int = 0) -> int:
-    """Copies the folder `name` from the folder `source` into the folder `copy`; both are descriptors. Copies owners,
-    modes and symbolic links, too. Returns the number of bytes whose blocks are shared.
+    """Copies the folder `name` from the folder `source` into the folder `copy`. `source` and `copy` are descriptors.
+    Copies owners, modes and symbolic links, too. Returns the number of bytes whose blocks are shared.
 
-    Until the copy is complete, only this user can enter it. Raises OSError, also if there is anything else than plain
-    files of the server, folders and links.
+    Until the copy is complete, only this user can enter it. Raises OSError. It is also raised if the folder contains
+    anything other than the server's plain files, folders and links.
     """
     with descriptors.folder(name, source) as original:
         os.mkdir(name, 0o700, dir_fd=copy)

@@ -137,8 +137,9 @@ def _refuse_what_cannot_vary(name: str, place: keys.Parts) -> None:
 
 
 def is_condition(factor: Factor) -> bool:
-    """Whether the factor's levels are conditions, not choices. They are conditions if they set only the workload, the
-    steps between runs, the measurement or the data's size. A factor that sets any other key counts as a choice.
+    """Whether the factor's levels are conditions rather than choices. They are conditions if they set only the
+    workload, the steps between runs, the measurement or the data's size. A factor that sets any other key counts as a
+    choice.
     """
     return _sets_only(factor, _OF_THE_CONDITIONS)
 

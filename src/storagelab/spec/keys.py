@@ -217,7 +217,7 @@ def _paths_below(schema: Schema, content: object, prefix: str) -> Iterable[str]:
 
 def put(tables: Tables, sets: Mapping[str, object]) -> dict[str, Any]:
     """Returns a copy of `tables` in which each path of `sets` has its new value. The copy shares all other values with
-    `tables`. This is safe, because values never change.
+    `tables`. Sharing them is safe, because values never change.
     """
     result = dict(tables)
     for path, value in sets.items():

@@ -79,7 +79,7 @@ def differences(old: Mapping[str, object], new: Mapping[str, object]) -> list[st
 
 
 def with_repetitions(experiment: Experiment, repetitions: int, why: str) -> Experiment:
-    """Returns the same experiment with another number of repetitions. It counts as another spec, so its hash
+    """Returns the same experiment with another number of repetitions. The result counts as another spec, so its hash
     differs.
     """
     canonical = {**experiment.canonical, "repetitions": repetitions}

@@ -54,7 +54,9 @@ def _is_quoted_well(options: str) -> bool:
 
 
 def _claims(config: Config) -> list[str]:
-    """Returns the drives of the cell's volumes. If several volumes name a drive, it is repeated."""
+    """Returns the drives of the cell's volumes. If several volumes name the same drive, the list has this drive several
+    times.
+    """
     return [device for name in config.volumes_used if name in config.volumes
             for device in config.volumes[name].devices or ()]  # fmt: skip
 

@@ -53,7 +53,8 @@ class Difference:
     """A ratio of times with its simultaneous interval.
 
     `tested` is False if there are too few runs for a test. Then the ratio has no interval. It also has none if the runs
-    scatter so much that they give no bounds. Differences of at most `margin`, on the log scale, don't matter.
+    scatter so much that they give no bounds. Differences of at most `margin` don't matter. `margin` is on the log
+    scale.
     """
 
     ratio: Estimate
@@ -168,7 +169,9 @@ class _Sums(NamedTuple):
 
 
 def _points(df: Vector, point: Callable[[float], float]) -> Vector:
-    """`point` for each element of `df`. The elements are rounded first, so that `point` is computed for few values."""
+    """Computes `point` for each element of `df`. The elements are rounded first, so that `point` is computed for few
+    values.
+    """
     rounded, place = np.unique(np.round(np.clip(df, 1, MANY), 1), return_inverse=True)
     return np.array([point(float(one)) for one in rounded])[place]
 
@@ -326,7 +329,7 @@ def may_be_fastest(fitted: Fit, cells: Sequence[int], families: int = 1) -> list
     if not len(others):
         return [first]
     sums, half = _one_sided(fitted, others, first, len(others) + 1, families)
-    # If a cell is slower by less than the margin, this does not matter, so it remains.
+    # A cell remains if it is slower by less than the margin, because such a difference does not matter.
     staying = sums.tested & ((sums.value - half <= fitted.tick) | (sums.value <= fitted.margin))
     return [first, *sorted(others[staying].tolist(), key=lambda cell: float(fitted.cells[cell]))]
 
@@ -351,8 +354,8 @@ def at_most_slower(fitted: Fit, cells: Sequence[int], among: Sequence[int], fami
 
 
 def _one_sided(fitted: Fit, others: Places, cell: int, count: int, families: int) -> tuple[_Sums, Vector]:
-    """For each of `others`: its time without odd runs, divided by the time of all runs of `cell`. Also half the width
-    of the one-sided interval of this ratio, on the log scale.
+    """For each of `others`: its time without odd runs, divided by the time of all runs of `cell`. Also returns half the
+    width of the one-sided interval of this ratio. The width is on the log scale.
     """
     sums = _sums(fitted, *_pairs(others, cell), fitted.calm, fitted.every)
     return sums, sums.half(Family("maximum", count, families, caution_of(fitted)), ALPHA)

@@ -39,8 +39,8 @@ of all variances is as large must be below this value."""
 
 @dataclass(frozen=True)
 class Means:
-    """The mean of each cell. NaN if the cell has no runs. `runs` is the number of its runs. `residuals` are cells x
-    rounds.
+    """The mean of each cell. The value is NaN if the cell has no runs. `runs` is the number of its runs. `residuals`
+    are cells x rounds.
 
     `own` and `variance` are variances of one run. `own` is from the residuals of the cell alone, and NaN if it has
     none. `variance` is pooled over all cells. Cells that are surely noisier have their own variance instead.
@@ -141,7 +141,7 @@ class Fit:
 
     def fastest(self, cells: Sequence[int] | Places | None = None) -> int | None:
         """The cell with the shortest mean time among `cells`, or among all cells if `cells` is None. A cell with a
-        single run is chosen only if no cell has more runs. None if no cell has runs.
+        single run is chosen only if no cell has more runs. Returns None if no cell has runs.
         """
         among = np.arange(len(self.cells)) if cells is None else np.asarray(cells, dtype=int)
         runs = self.runs[among]
@@ -210,15 +210,17 @@ def _design(there: NDArray[np.bool_], of_cell: Places, peers: Vector, covariates
 
 
 def _own(residuals: Matrix, free: Vector) -> Vector:
-    """The variance of each cell from its own residuals, which have `free` degrees of freedom. NaN if a cell has no
-    residuals.
+    """The variance of each cell from its own residuals, which have `free` degrees of freedom. Returns NaN if a cell has
+    no residuals.
     """
     sums = np.nansum(residuals**2, axis=1)
     return np.where(free > 0, np.maximum(sums / np.where(free > 0, free, 1), VARIANCE_FLOOR), np.nan)
 
 
 def _with_odd_runs(log_s: Matrix, quiet: Matrix, explained: Matrix, calm: Means, free: Vector) -> Means:
-    """The means of all runs, with the odd runs. A run is odd if `quiet` lacks it or has another time for it."""
+    """Returns the means of all runs, including the odd runs. A run is odd if `quiet` lacks it or has another time for
+    it.
+    """
     odd = ((log_s != quiet) & ~(np.isnan(log_s) & np.isnan(quiet))).any(axis=1)
     if not odd.any():
         return calm
@@ -251,8 +253,8 @@ def surely_noisier(own: Vector, free: Vector) -> NDArray[np.bool_]:
 
 
 def pool(own: Vector, free: Vector, noisier: NDArray[np.bool_]) -> tuple[float, float]:
-    """The common variance of the rows that are not `noisier`, and its degrees of freedom. NaN if there are no such
-    rows.
+    """The common variance of the rows that are not `noisier`, and its degrees of freedom. Returns NaN if there are no
+    such rows.
     """
     counted = (free > 0) & ~noisier
     df = float(free[counted].sum())
@@ -270,7 +272,7 @@ def at_least(fitted: Fit, variance: float) -> Fit:
 
 
 def _variances_of_rounds(apart: Matrix, of_cell: Places) -> Vector:
-    """For each cell: the variance of the rounds of its block. NaN if the block has fewer than two rounds.
+    """For each cell: the variance of the rounds of its block. Returns NaN if the block has fewer than two rounds.
 
     `apart` has the log times without the means of their cells.
     """
@@ -284,7 +286,7 @@ def _variances_of_rounds(apart: Matrix, of_cell: Places) -> Vector:
 
 
 def average(rows: Matrix) -> Vector:
-    """The mean of each column. NaN if all values of the column are missing."""
+    """The mean of each column. Returns NaN if all values of the column are missing."""
     count = (~np.isnan(rows)).sum(axis=0)
     return np.where(count > 0, np.nansum(rows, axis=0) / np.maximum(count, 1), np.nan)
 
@@ -352,8 +354,8 @@ SKEWED_P_VALUE = 0.1
 
 
 def mean_time(fitted: Fit, cell: int, picked_from: int = 1) -> Estimate:
-    """The geometric mean time of a cell, adjusted for missed rounds, with its 95 % interval. With fewer than three
-    runs, there is no interval.
+    """The geometric mean time of a cell, with its 95 % interval. The mean is adjusted for missed rounds. If there are
+    fewer than three runs, the mean has no interval.
 
     The variance is the sum of two variances: of the effects of rounds, which all cells share, and of the cell's own
     scatter (degrees of freedom by Satterthwaite 1946). If a cell was selected as the fastest of `picked_from` cells,
@@ -383,7 +385,9 @@ def mean_time(fitted: Fit, cell: int, picked_from: int = 1) -> Estimate:
 
 
 def _reach(fitted: Fit, means: Means, cell: int, picked_from: int) -> tuple[float, float] | None:
-    """The distances from the mean to the two ends of the interval, on the log scale. None if there are too few runs."""
+    """The distances from the mean to the two ends of the interval, on the log scale. Returns None if there are too few
+    runs.
+    """
     runs = float(means.runs[cell])
     if runs < VALUES_LEAST or math.isnan(fitted.of_rounds[cell]):
         return None

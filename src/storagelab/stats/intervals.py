@@ -119,11 +119,13 @@ def mean_estimate(values: Sequence[float]) -> Estimate:
 
 
 def positive_mean_estimate(values: Sequence[float]) -> Estimate:
-    """The arithmetic mean of quantities that can't be negative. Its 95 % interval can't be negative, either.
+    """The arithmetic mean of quantities that can't be negative. The 95 % interval of the mean can't be negative,
+    either.
 
     The interval is a t interval of the logarithm of the mean, from mean / f to mean * f. The standard error of this
     logarithm is the standard error of the mean divided by the mean (delta method). If the values scatter by only a few
-    per cent, the interval equals the usual t interval in the shown digits. With fewer than three values, there is none.
+    per cent, the interval equals the usual t interval in the shown digits. If there are fewer than three values, the
+    mean has no interval.
     """
     plain = mean_estimate(values)
     if plain.high is None or plain.value <= 0:
@@ -167,7 +169,7 @@ def change(before: Sequence[float], after: Sequence[float]) -> Change:
 
 
 def _variance(values: Sequence[float]) -> float:
-    """The variance of the mean of the values. NaN for a single value."""
+    """The variance of the mean of the values. Returns NaN for a single value."""
     return sd(values) ** 2 / len(values) if len(values) > 1 else math.nan
 
 

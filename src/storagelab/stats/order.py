@@ -37,8 +37,8 @@ STEP_T_LEAST = 2.5
 class Drift:
     """A linear trend of times.
 
-    `change` is the relative change from the first run to the last run, of the experiment or of a block. None if its
-    size is unknown.
+    `change` is the relative change from the first run to the last run, of the experiment or of a block. `change` is
+    None if its size is unknown.
     """
 
     change: float | None
@@ -62,7 +62,7 @@ class Step:
 def drift(
     log_s: Sequence[float], cells: Sequence[int], sequence: Sequence[float], length: float | None = None
 ) -> Drift | None:
-    """The linear trend of times in the order of runs. None if it can't be estimated.
+    """The linear trend of times in the order of runs. Returns None if it can't be estimated.
 
     The slope is the slope within cells: each run is compared with the mean of its cell. The change is from the first to
     the last of all runs. If blocks are independent, it is over the `length` of a block. If runs are few and close
@@ -90,7 +90,7 @@ def drift(
 
 
 def step(log_s: Sequence[float], cells: Sequence[int], sequence: Sequence[float]) -> Step | None:
-    """The largest sudden change of times. None if no change is large enough for a test.
+    """The largest sudden change of times. Returns None if no change is large enough for a test.
 
     Every place in the order is tried. Each run is compared with the mean of its cell. The p-value of the largest step
     comes from permutations of each cell's runs, as in E-divisive (Matteson and James 2014, J. Am. Stat. Assoc. 109).
@@ -244,7 +244,9 @@ def carried_over(
 
 
 def _columns(levels: Sequence[Mapping[str, JsonValue]], before: Places) -> list[tuple[dict[str, JsonValue], Matrix]]:
-    """The cells or levels that a previous run may have. For each of them: the runs after it, as cells x rounds."""
+    """Returns the cells or levels that a previous run may have. For each of them, also returns the runs that follow it,
+    as cells x rounds.
+    """
     varied = [name for name in levels[0] if len({repr(of[name]) for of in levels}) > 1]
     if len(levels) <= _CELLS_MOST or len(varied) < 2:
         return [(dict(of), (before == place).astype(float)) for place, of in enumerate(levels)]

@@ -87,7 +87,7 @@ class Standing:
     @property
     def running(self) -> tuple[int, ...]:
         """The cells that run in the next round: the leader, and all cells in the race that may be faster than the
-        leader by more than the margin. Empty if the race is decided.
+        leader by more than the margin. The value is empty if the race is decided.
         """
         rest = [cell for cell in self.racing[1:] if cell not in self.cleared.get(self.racing[0], ())]
         return (self.racing[0], *rest) if rest else ()
@@ -95,8 +95,8 @@ class Standing:
     def at_most_slower(self, cell: int) -> float | None:
         """An upper bound of the time of a cell in the race, divided by the time of the truly fastest cell.
 
-        It follows from the intervals of all ratios to the leader, which hold together. None if the last look gives no
-        bound.
+        It follows from the intervals of all ratios to the leader, which hold together. Returns None if the last look
+        gives no bound.
         """
         others = [one for one in self.racing if one != cell]
         if not others:

@@ -38,9 +38,9 @@ class Outlier:
     """A run whose time is far from the expected time of its cell and round. `ratio` is its time divided by the expected
     time. `deviation` is the difference of their logarithms in robust sds.
 
-    `rare` is True if three conditions hold. The run took too long. At most a fifth of its cell's runs, or one run, took
-    too long. The other runs of the cell scatter no more than the runs of other cells. Then the scatter of the cell's
-    runs is estimated without the odd run. Otherwise, the cell is noisy.
+    `rare` is True if three conditions hold. The run took too long. At most a fifth of the runs of its cell, or only one
+    of them, took too long. The other runs of the cell scatter no more than the runs of other cells. Then the scatter of
+    the cell's runs is estimated without the odd run. Otherwise, the cell is noisy.
     """
 
     cell: int
@@ -125,7 +125,7 @@ def fit(log_s: Matrix, blocks: Sequence[int] | Places = (), covariates: Sequence
 
 
 def share_most(runs: int, stalled: int = 0) -> float:
-    """An upper bound of the share of a layout's runs that stall, at 95 %. `stalled` of its `runs` have stalled.
+    """The upper 95 % bound of the share of a layout's runs that stall. `stalled` of its `runs` have stalled.
 
     The bound is by Clopper and Pearson (1934, Biometrika 26). If no run has stalled, it is 1 - 0.05 ** (1 / runs).
     """

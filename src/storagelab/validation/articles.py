@@ -32,7 +32,7 @@ Quantity = Literal[
 ]  # fmt: skip
 """The quantities that `read_off` reads from the runs."""
 Use = Literal["calibration", "judged", "fact"]
-"""The use of a figure. Calibration: a fit may use the figure. Judged: no fit uses the figure. Fact: the figure follows
+"""How a figure is used. Calibration: a fit may use the figure. Judged: no fit uses the figure. Fact: the figure follows
 from the workload alone.
 """
 Levels = dict[str, JsonValue]
@@ -71,7 +71,7 @@ class PublishedFigure(Frozen):
     per: Literal["rows"] | None = None
     times: float = 1.0
     derived: str = ""
-    """How the figure is calculated from published figures. Empty if the figure itself is published."""
+    """How the figure is calculated from published figures. The value is empty if the figure itself is published."""
     assumed: str = ""
     """Facts that the article does not give, and what is assumed instead."""
     suspected: str = ""
@@ -168,8 +168,8 @@ class Article(Frozen):
     assumed: tuple[str, ...] = ()
     open: tuple[OpenInput, ...] = ()
     under_determined: str = ""
-    """Facts that the article does not give. Without them, its figures test the model only a little. Empty if there are
-    none.
+    """Facts that the article does not give. Without them, its figures test the model only a little. The value is empty
+    if there are none.
     """
     figures: tuple[PublishedFigure, ...]
 

@@ -177,7 +177,9 @@ def _summary(article: str, use: str, rows: Sequence[Row]) -> Summary:
 
 
 def at_two_scales(row: Row, other: Row) -> Row:
-    """The row, with the difference of its figure from the figure at another scale, which is in `other`."""
+    """The row, with the difference between its figure and the figure at another scale. The row `other` has the second
+    figure.
+    """
     figure = row.figure
     if row.simulated is None or other.simulated is None:
         levels = (other.level, *other.tied)
@@ -226,7 +228,7 @@ class Simulations(Frozen):
     repetitions: int
     scales: tuple[int, ...]
     other_scales: tuple[int, ...] = ()
-    """The other scales. Empty if the check at another scale is switched off."""
+    """The other scales. The value is empty if the check at another scale is switched off."""
     open_inputs: int = 0
     """How many other combinations of open inputs were also simulated."""
     open_scales: tuple[int, ...] = ()
@@ -332,7 +334,9 @@ def _with_checks(one: ArticlePlan | ArticleWithoutRuns, asked: Request) -> Artic
 
 
 def _at_another_scale(one: ArticlePlan, asked: Request) -> ArticlePlan | ArticleWithoutRuns:
-    """The plan with simulations of half the size, which need less time. If half the size is refused, twice the size."""
+    """Returns the plan with simulations of half the size, because they need less time. If half the size is refused, the
+    simulations have twice the size.
+    """
     try:
         return _planned(one.article, asked, resized=2)
     except PreflightError:
@@ -406,7 +410,9 @@ def _at_scale(cell: Cell, scale: float) -> Cell:
 
 
 def _changed_profiles(inputs: Sequence[tuple[OpenInput, JsonValue]]) -> dict[str, str] | None:
-    """By name: the texts of the ready-made profiles in which a figure has another value. None if there are none."""
+    """By name: the texts of the ready-made profiles in which a figure has another value. Returns None if there are
+    none.
+    """
     texts: dict[str, str] = {}
     for one, value in inputs:
         if one.profile:

@@ -31,7 +31,8 @@ _EXPLAINED_FROM = 0.15
 class Parameter(Frozen):
     """A parameter of its `owner`, which is the server or a drive.
 
-    Parameters that a fit may change have `bounds`. If a fit has changed a parameter, it also has `fitted_on`.
+    Parameters that a fit may change have `bounds`. If a fit has changed a parameter, the parameter also has
+    `fitted_on`.
     """
 
     owner: str
@@ -328,7 +329,7 @@ def render(form: str, validation: Validation) -> str:
 
 
 def existing(file: Path) -> str | None:
-    """The text of the document in `file`. None if there is no such document.
+    """The text of the document in `file`. Returns None if there is no such document.
 
     Raises StoragelabError if the file lacks the marks or is not text, because a text that a person wrote must not be
     overwritten.
@@ -342,7 +343,7 @@ def existing(file: Path) -> str | None:
 
 
 def document(before: str | None, validation: Validation) -> str:
-    """The document with the tables between its marks. If `before` is None, a new document."""
+    """Returns the document with the tables between its marks. If `before` is None, returns a new document."""
     inside = f"{BEGIN}\n\n{markdown(validation)}\n{END}"
     if before is None:
         return f"# The model and the published figures\n\n{inside}\n"
@@ -427,7 +428,7 @@ def _error_text(row: Row) -> str:
 
 
 def _change_text(row: Row) -> str:
-    """The change of the figure at the other scale, in percent."""
+    """The change, in percent, of the figure at the other scale."""
     mark = f" {_MOVES}" if row.scale_matters else ""
     if row.change is None:
         return f"differs{mark}" if mark and row.simulated is None else mark.strip()

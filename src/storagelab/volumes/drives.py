@@ -34,15 +34,15 @@ HELD = "another program holds it"
 
 
 class Drive(Frozen):
-    """A drive as it is now. `id` is its stable name. `name` is the kernel's name, which may be another drive's after a
-    reboot.
+    """A drive as it is now. `id` is its stable name. `name` is the kernel's name. After a reboot, another drive may
+    have this name.
     """
 
     id: str
     name: str
     serial: str
     wwid: str = ""
-    """A globally unique name of this namespace (NVMe) or unit (SCSI); "" if unknown. It is needed because all
+    """A globally unique name of this namespace (NVMe) or unit (SCSI), or "" if unknown. It is needed because all
     namespaces of a controller have the same serial number.
     """
     model: str = ""
@@ -50,13 +50,13 @@ class Drive(Frozen):
     size_bytes: int
     sector_bytes: int = 512
     holds: tuple[str, ...] | None = ()
-    """The kinds of content on the drive: partition tables, file systems, parts of a RAID. None if this user is not
-    root: only root can read them.
+    """The kinds of content on the drive: partition tables, file systems, parts of a RAID. The value is None if this
+    user is not root: only root can read them.
     """
     used_by: tuple[str, ...] = ()
     of_the_system: bool = False
     part_of: str = ""
-    """The whole drive's name if this device is only a partition; else ""."""
+    """If this device is only a partition, this is the name of the whole drive. Otherwise, it is ""."""
     made_of_others: bool = False
     """Whether this device is not a drive, but a RAID, a logical volume, a file or memory."""
     read_only: bool = False
@@ -104,7 +104,7 @@ def look(device: str, key: str, kernel: Kernel = HERE) -> Drive:
 
 
 def describe(device: str, name: str, kernel: Kernel = HERE) -> Drive:
-    """The drive that the kernel calls `name`; `device` is its stable name."""
+    """The drive that the kernel calls `name`. `device` is the stable name of this drive."""
     node = disks.node_of(name, kernel)
     disk = disks.describe_disk(name, kernel)
     system, used = _users(name, kernel)
@@ -132,7 +132,7 @@ def describe(device: str, name: str, kernel: Kernel = HERE) -> Drive:
 
 
 def serial_of(name: str, kernel: Kernel = HERE) -> str:
-    """The serial number that the drive reports to the kernel; "" if it reports none."""
+    """The serial number that the drive reports to the kernel, or "" if it reports none."""
     node = disks.node_of(name, kernel)
     if text := read_text(node / "device" / "serial") or read_text(node / "serial"):
         return text
@@ -169,7 +169,7 @@ def _users(name: str, kernel: Kernel) -> tuple[bool, tuple[str, ...]]:
 
 
 def _held_exclusively(node: str) -> tuple[str, ...]:
-    """(HELD,) if a program or the kernel (e.g. for ZFS) has opened the drive exclusively; else ()."""
+    """Returns (HELD,) if a program or the kernel (e.g. for ZFS) has opened the drive exclusively, otherwise ()."""
     try:
         os.close(os.open(node, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC))
     except OSError as error:
@@ -207,7 +207,9 @@ def _found_on(name: str) -> Iterator[dict[str, object]]:
 
 
 def table_uuid(drive: Drive) -> set[str]:
-    """The UUID of the drive's GPT: bytes 56 to 71 of its second sector. Empty without a GPT. Raises OSError."""
+    """The UUID of the drive's GPT: bytes 56 to 71 of its second sector. The result is empty without a GPT. Raises
+    OSError.
+    """
     with open(f"/dev/{drive.name}", "rb") as opened:
         opened.seek(drive.sector_bytes)
         header = opened.read(72)
@@ -287,7 +289,7 @@ def signatures_in(text: str, node: str) -> Iterator[str]:
 
 def is_blank(node: str, *, whole: bool = False) -> bool:
     """Whether the drive has only zeros or only ones, as after a discard. Reads each MiB if `whole`, otherwise the first
-    and the last one. False if the drive can't be read, or if that takes more than a minute.
+    and the last one. Returns False if the drive can't be read, or if that takes more than a minute.
     """
     until_s = time.monotonic() + _SCAN_S
     try:
@@ -327,7 +329,7 @@ class Formats(NamedTuple):
 
     formats: tuple[Format, ...]
     protection: int
-    """The type of protection information that is in use; 0 if none."""
+    """The type of protection information that is in use, or 0 if none."""
     all_at_once: bool
     """Whether formatting one namespace formats all namespaces of the drive."""
     namespaces: int
@@ -338,7 +340,7 @@ class Formats(NamedTuple):
 
     def with_sectors(self, sector_bytes: int) -> Format | None:
         """A format with sectors of this size and without metadata. If several fit, the current format is preferred.
-        None if there is none.
+        Returns None if there is none.
         """
         fitting = [one for one in self.formats if one.sector_bytes == sector_bytes and not one.metadata_bytes]
         return next((one for one in fitting if one.in_use), fitting[0] if fitting else None)
@@ -383,7 +385,7 @@ def format_to(name: str, number: int) -> None:
 
 
 def written_in_its_life(name: str) -> int | None:
-    """The bytes that all hosts have ever written to the drive; None if the drive does not report them."""
+    """The bytes that all hosts have ever written to the drive, or None if the drive does not report them."""
     if not Path(f"/dev/{name}").exists():
         return None
     try:

@@ -204,7 +204,7 @@ def is_direct(name: str, kernel: Kernel = HERE) -> bool:
 
 _QUEUE_FILES = {"scheduler": "scheduler", "read_ahead_bytes": "read_ahead_kb"}
 Queue = Mapping[str, str | int]
-"""`scheduler` and `read_ahead_bytes` of a device, or one of them."""
+"""The settings `scheduler` and `read_ahead_bytes` of a device, or only one of them."""
 
 
 def queue_asked(volume: VolumeConfig) -> Queue:

@@ -41,8 +41,8 @@ class Site(Frozen):
     results: Path | None = None
     """The folder of the experiment's results. None on a machine that does not store runs."""
     texts: dict[str, str] | None = None
-    """The texts of the user's drive profiles, by their names in the spec. Needed on a machine without the spec's
-    folder; None on the spec's own machine.
+    """The texts of the user's drive profiles, by their names in the spec. A machine without the spec's folder needs
+    this value. On the spec's own machine, it is None.
     """
 
     @property
@@ -79,8 +79,9 @@ class Site(Frozen):
 
 
 class Folders:
-    """One folder on each volume, named after the experiment. A marker file in it names the experiment. If a folder is
-    not for runs, its name also contains its `purpose`.
+    """The folders of an experiment: one folder on each volume. The folder's name contains the experiment's name. A
+    marker file in the folder also names the experiment. If a folder is not for runs, its name also contains its
+    `purpose`.
     """
 
     def __init__(self, site: Site, volumes: Mapping[str, Path], purpose: str = "") -> None:
@@ -174,8 +175,8 @@ class Folders:
         return held
 
     def remove(self) -> None:
-        """Removes the folders that `make` made, on every volume. If parts can't be removed, removes the others first,
-        and then raises RunFailed.
+        """Removes the folders that `make` made, on every volume. If some files can't be removed, removes all other
+        files first, and then raises RunFailed.
         """
         problems = []
         for folder in sorted(set(self._folders.values())):
@@ -184,7 +185,7 @@ class Folders:
                     if _is_ours(opened, self.site):
                         _remove_patiently(folder, opened)
             except (FileNotFoundError, NotADirectoryError):
-                pass  # there is no folder: nothing, or a link that another user made, which stays
+                pass  # no folder: nothing, or a link of another user, which is not removed
             except OSError as error:
                 problems.append(f"can't remove {error.filename or folder}: {error.strerror}")
         if problems:
@@ -204,7 +205,8 @@ def _remove_patiently(folder: Path, opened: int) -> None:
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.ENOENT) or time.monotonic() > deadline:
                 raise
-        deadline = min(deadline, time.monotonic() + JUST_STOPPED_S)  # starts after the first try, which may take long
+        # The deadline starts after the first try, because the first try may take long.
+        deadline = min(deadline, time.monotonic() + JUST_STOPPED_S)
         time.sleep(0.05)
 
 
@@ -212,7 +214,7 @@ def _is_ours(folder: int, site: Site) -> bool:
     """Whether this experiment made the folder. True also for an empty folder, which remains if making or removing it
     was interrupted.
 
-    False if the folder belongs to another user, whatever its marker says, unless this user owns the volume.
+    Returns False if the folder belongs to another user, whatever its marker says, unless this user owns the volume.
     """
     if os.fstat(folder).st_uid not in (os.geteuid(), os.stat("..", dir_fd=folder).st_uid):
         return False

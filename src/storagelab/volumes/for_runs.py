@@ -2,8 +2,8 @@
 a run on them, and removes the remains of a killed run.
 
 If a block is interrupted, its volumes are removed. When the block continues, they are made again, and the other runs of
-the block get the ID of a new preparation. A volume that a person prepared stays, even after a reboot. The block
-continues with this volume if it still is the file system that the user confirmed.
+the block get the ID of a new preparation. A volume that a person prepared is not removed, even after a reboot. The
+block continues with this volume if it still is the file system that the user confirmed.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ def _of(plan: Plan) -> Iterator[tuple[Config, str, VolumeConfig]]:
 
 
 class Making(NamedTuple):
-    """What is needed to make the plan's volumes: the steps, each once; the drives whose content is destroyed; warnings;
-    and what this machine lacks.
+    """What is needed to make the plan's volumes. `steps` has each step once. `drives` are the drives whose content is
+    destroyed. `lacks` says what this machine lacks.
     """
 
     steps: tuple[str, ...]
@@ -101,7 +101,7 @@ def confirm(plan: Plan, site: Site) -> None:
 
 
 def commands(plan: Plan) -> tuple[Privilege, ...]:
-    """The user's own commands that make or check volumes, each once."""
+    """The user's own commands that make or check volumes. Each command is returned once."""
     asked = [
         (f"volumes.{name}.{key}", command)
         for _, name, volume in _of(plan) for key, command in (("prepare", volume.prepare), ("check", volume.check))
@@ -212,8 +212,8 @@ def sweep(config: Config, site: Site, stop_orphan: Callable[[Path], bool]) -> li
 
 
 def put_back(results: Path, may_wipe: Collection[str] = ()) -> list[str]:
-    """Gives back the drives that killed runs of an experiment left claimed. Returns descriptions of the steps. Raises
-    PreflightError.
+    """Gives back the drives that are still claimed because runs of an experiment were killed. Returns descriptions of
+    the steps. Raises PreflightError.
     """
     try:
         return provisioned.put_back(results, may_wipe)
@@ -297,15 +297,15 @@ class PreparationAwaited(StoragelabError):
         super().__init__("; ".join(asked))
 
     def with_words(self, words: str) -> PreparationAwaited:
-        """The same error with another message."""
+        """Returns the same error with another message."""
         other = PreparationAwaited(self.names, self.block, self.asked, self.confirm)
         other.args = (words,)
         return other
 
 
 def _waiting(block: PlannedBlock, site: Site, state: State, confirmed: dict[str, object]) -> PreparationAwaited | None:
-    """The preparation that a person must make before the block. None if there is none, or if it was made and still
-    exists.
+    """The preparation that a person must make before the block. Returns None if there is none, or if it was made and
+    still exists.
     """
     cells = {name: cell for cell in block.cells.values() for name, one in _kept(cell).items() if one.by_hand}
     if not cells:
@@ -361,8 +361,8 @@ def _asked(name: str, cell: Cell, place: Path) -> str:
 def opened(
     cell: Cell, site: Site, opening: Callable[[Config, Site], AbstractContextManager[Target]], kept: BlockVolumes
 ) -> Iterator[Target]:
-    """Opens the target of a run on the cell's volumes: those of its block (`kept`), and those made for this run. Raises
-    RunFailed.
+    """Opens the target of a run on the cell's volumes. These are the volumes of the run's block (`kept`) and the
+    volumes that are made for this run. Raises RunFailed.
     """
     if not wanted(cell.config):
         with opening(cell.config, site) as target:

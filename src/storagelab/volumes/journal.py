@@ -99,8 +99,8 @@ class Journal:
         self._append("confirmed", drive.id, drive=drive.model_dump())
 
     def claimed(self, drive: Drive, lba_format: int | None, uuids: Iterable[str] = ()) -> Claim:
-        """Claims the drive in the registry and in the journal. `uuids` are those of the drive's content, and of the
-        content that will be made. Raises RunFailed if another experiment has claimed the drive.
+        """Claims the drive in the registry and in the journal. `uuids` has the UUIDs of the drive's content, and the
+        UUIDs of the content that will be made. Raises RunFailed if another experiment has claimed the drive.
         """
         token = secrets.token_hex(16)
         claim = Claim(drive=drive, results=str(self.results), lba_format=lba_format, token=token, made=tuple(uuids))

@@ -44,7 +44,7 @@ class Groups(NamedTuple):
 
 
 def groups(kernel: Kernel = HERE) -> Groups | None:
-    """The control groups of this machine; None if none that limit I/O are mounted."""
+    """The control groups of this machine. Returns None if no mounted control groups can limit I/O."""
     for mount in mounts_here(kernel):
         root = Path(mount.mount_point)
         if mount.filesystem == "cgroup" and (root / V1_LIMITS["write_iops"]).exists():
@@ -70,7 +70,7 @@ def check(key: str, kernel: Kernel = HERE) -> None:
 
 
 def _of_this_process(root: Path, kernel: Kernel) -> Path | None:
-    """The top-level group of this process; None if that is the root group."""
+    """The top-level group of this process, or None if that is the root group."""
     return next((group for group in control_groups("io", kernel) if group.parent == root), None)
 
 
@@ -252,8 +252,8 @@ def disks() -> dict[str, CloudDisk]:
 
 
 def resolved(limit: LimitConfig, size_bytes: int, key: str) -> LimitConfig:
-    """The limit. If it has a `like`, figures that it lacks are those of this cloud disk. Raises PreflightError if there
-    is no cloud disk of this name.
+    """Returns the limit. If it has a `like`, the figures that it lacks are taken from the cloud disk of that name.
+    Raises PreflightError if there is no such cloud disk.
     """
     if limit.like is None:
         return limit
@@ -269,5 +269,5 @@ def resolved(limit: LimitConfig, size_bytes: int, key: str) -> LimitConfig:
 
 
 def rates(limit: LimitConfig) -> dict[str, int]:
-    """The limits that are set, without bursts."""
+    """The limits that are set. Bursts are left out."""
     return {name: value for name in LIMITS if (value := getattr(limit, name)) is not None}

@@ -142,8 +142,8 @@ def check(name: str, volume: VolumeConfig, journal: Journal | None) -> tuple[Dri
 
 
 def _known_to(drive: Drive, journal: Journal) -> refusals.Background | None:
-    """The journal's facts about the drive. None if an interrupted run left the drive claimed: then the next run first
-    gives it back. Raises PreflightError.
+    """The journal's facts about the drive. Returns None if the drive is still claimed because a run was interrupted.
+    The next run then first gives the drive back. Raises PreflightError.
     """
     try:
         history = journal.of(drive.id)
@@ -192,7 +192,9 @@ def put_back_steps(volume: VolumeConfig, found: Sequence[Drive]) -> Iterator[str
 
 
 class OpenDrive:
-    """A drive with an open descriptor. While it is open, the kernel can't give the drive's number to another drive."""
+    """A drive with an open descriptor. While the descriptor is open, the kernel can't give the drive's number to
+    another drive.
+    """
 
     def __init__(self, drive: Drive, opened: int) -> None:
         self.drive, self._opened = drive, opened
@@ -232,8 +234,8 @@ def prepared(
     name: str, volume: VolumeConfig, journal: Journal, uuids: Sequence[UUID]
 ) -> Iterator[list[tuple[Drive, str]]]:
     """Prepares the volume's drives, and gives them back at the end. The result has each drive, and the name of the
-    blank device to use: the drive itself or its partition. `uuids` are those of the content that will be made on the
-    drives. Raises RunFailed.
+    blank device to use: the drive itself or its partition. `uuids` are the UUIDs of the content that will be made on
+    the drives. Raises RunFailed.
     """
     with contextlib.ExitStack() as undo:
         yield [undo.enter_context(_one(name, volume, device, journal, uuids)) for device in volume.devices or ()]
@@ -336,7 +338,8 @@ def _give_back(held: OpenDrive, claim: Claim, journal: Journal) -> None:
 
 
 def put_back(journal: Journal, may_wipe: Collection[str] = ()) -> list[str]:
-    """Gives back the drives that a killed run left claimed. Returns descriptions of the steps. Raises RunFailed.
+    """Gives back the drives that are still claimed because a run was killed. Returns descriptions of the steps.
+    Raises RunFailed.
 
     A drive is wiped if its content is only storagelab's, or if its serial number is in `may_wipe`.
     """
@@ -404,7 +407,7 @@ def _refuse_used(drive: Drive, claim: Claim) -> None:
 
 def _of_others(drive: Drive, claim: Claim, is_known: bool) -> str | None:
     """Describes the drive's content if it may belong to others. "" if all content is storagelab's and must be removed.
-    None if nothing must be removed.
+    Returns None if nothing must be removed.
     """
     parts = drives.partitions_of(drive.name)
     formatted = claim.lba_format is not None and drives.formats(drive.name).now.number != claim.lba_format
@@ -477,5 +480,5 @@ def with_written(
 
 
 def written_in_life(drive: Drive) -> int | None:
-    """The bytes ever written to the drive, as the drive counts them; None if it does not report them."""
+    """The bytes ever written to the drive, as the drive counts them, or None if it does not report them."""
     return drives.written_in_its_life(drive.name) if drive.nvme else None

@@ -1,4 +1,4 @@
-"""Runs programs of the operating system that make volumes. If one is missing, names its package."""
+"""Runs programs of the operating system that make volumes. If a program is missing, the error names its package."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ _UNEQUAL = 0.01
 class Background(NamedTuple):
     """Further facts about a drive. `confirmed` is the drive as it was when the user last confirmed it. `released` says
     whether this experiment has used the drive before and left it blank. `formats` are the formats of an NVMe drive that
-    will be formatted; None if it will not be.
+    will be formatted, or None if it will not be.
     """
 
     confirmed: Drive | None = None

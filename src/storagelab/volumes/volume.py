@@ -54,7 +54,7 @@ class Volume:
         return replace(self, facts=dict(self.facts), checks=list(self.read_back()))
 
     def written_bytes(self) -> int | None:
-        """The bytes written to the volume's drive since the volume was made; None if the volume has no own drive."""
+        """The bytes written to the volume's drive since the volume was made, or None if the volume has no own drive."""
         device = self.facts.get("device")
         return None if not self.config.has_own_drive else file_systems.written_bytes(str(device)) - self.written_before
 
@@ -172,7 +172,7 @@ def _steps(name: str, volume: VolumeConfig, found: Sequence[Drive]) -> Iterator[
 
 
 def _limit(name: str, volume: VolumeConfig, found: Sequence[Drive]) -> LimitConfig | None:
-    """The volume's limit with all its figures; None if it has no limit."""
+    """The volume's limit with all its figures, or None if it has no limit."""
     if volume.limit is None:
         return None
     return limits.resolved(volume.limit, volume.file_bytes or _smallest(volume, found), f"volumes.{name}.limit")
@@ -374,8 +374,8 @@ def confirm(name: str, volume: VolumeConfig, results: Path) -> None:
 
 
 def put_back(results: Path, may_wipe: Collection[str] = ()) -> list[str]:
-    """Gives back the drives that a killed run of the experiment left claimed. Returns descriptions of the steps. Raises
-    RunFailed.
+    """Gives back the drives that are still claimed because a run of the experiment was killed. Returns descriptions of
+    the steps. Raises RunFailed.
     """
     return preparing.put_back(Journal(results), may_wipe)
 
@@ -435,8 +435,8 @@ def _variable(factor: str) -> str:
 
 def run_command(command: str, folder: Path, variables: Mapping[str, str], key: str) -> str:
     """Runs the command with the shell in `folder`. Returns its output, the text of stdout and stderr together. If the
-    command fails or has not ended after an hour, kills all processes of its process group. Then raises RunFailed, which
-    names the key.
+    command fails or has not ended after an hour, kills all processes of its process group. Then raises RunFailed. This
+    error names the key.
     """
     process = subprocess.Popen(
         ["/bin/sh", "-c", command], cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,

@@ -76,7 +76,7 @@ class MachineCounters:
         return groups
 
     def checks(self, elapsed_s: float) -> list[Check]:
-        """A check that fails if a CPU quota of a control group took too large a part of the run; [] if it did not."""
+        """A check that fails if a group's CPU quota took too large a part of the run, or [] if it did not."""
         found = held_back(self._throttled, elapsed_s)
         worst = max(found, key=lambda who: found[who][1], default=None)
         if worst is None or found[worst][1] <= LARGEST_HELD_BACK:
@@ -107,7 +107,7 @@ _STEADY = time.CLOCK_BOOTTIME
 
 
 class Loop(Frozen):
-    """The work of one connection. Its times are those of the server's clock, in seconds since the epoch."""
+    """The work of one connection. Its times are read from the server's clock. They are in seconds since the epoch."""
 
     started_s: float
     finished_s: float
@@ -116,8 +116,8 @@ class Loop(Frozen):
 
 
 class _Reading(NamedTuple):
-    """The server's time, read between two readings of this machine's clock. `running_s` is the time of another clock,
-    which stops while the machine is suspended.
+    """The server's time, read between two readings of this machine's clock. `running_s` is read from another clock.
+    This clock stops while the machine is suspended.
     """
 
     asked_s: float

@@ -20,8 +20,8 @@ from storagelab.watching.wait_events import Event
 
 LONGEST_BLIND_S = 0.5
 LARGEST_BLIND_SHARE = 0.005
-"""If a run was not sampled for a smaller share of its time, or stood still for a smaller share, it counts
-as sampled.
+"""A run counts as sampled if the share of its time without samples is smaller than this, and also the share in which it
+stood still.
 """
 LATE_S = 1.0
 """A run is observed every 0.2 s. If an observation is late by more than this, the reason can't be only that the machine
@@ -64,8 +64,8 @@ class Standstill:
 def check_watching(
     error: str, observer: ObserverCost | None, elapsed_s: float, passes: int | None = None, stood_s: float = 0.0
 ) -> list[Check]:
-    """A check that fails if the run stood still, or if only a part of it was sampled: then its waits are not those of
-    the whole run. [] if the run was sampled.
+    """Returns a check that fails if the run stood still, or if only a part of the run was sampled. In the second case,
+    the waits don't cover the whole run. Returns [] if the run was sampled.
 
     `error` is the reason if sampling stopped early, else "". `passes` is the number of samples that found a session of
     the load, if waits are sampled. `observer` is None without a sampler. `stood_s` is the time that `Standstill`
@@ -87,9 +87,9 @@ class Pace:
     """Decides when the next sample is taken, and measures the cost of samples.
 
     With `at_random`, each sample is at a random moment of its interval, so that samples can't coincide with the
-    kernel's clock tick. If samples cost more than `budget`, a share of one core, they become rarer. When they cost less
-    again, their rate returns to `hz`. With `in_turns`, no samples are taken in every period without sampling (see
-    `is_watched`). At the end of such a period, only counters are read.
+    kernel's clock tick. If samples cost more than `budget`, they become rarer. `budget` is a share of one core. When
+    samples cost less again, their rate returns to `hz`. With `in_turns`, no samples are taken in every period without
+    sampling (see `is_watched`). At the end of such a period, only counters are read.
     """
 
     resting = False

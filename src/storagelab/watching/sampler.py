@@ -48,8 +48,8 @@ class Accounts:
         self._ended: list[_Reading | None] = []
 
     def open(self, views: Mapping[int, TaskView], own: TaskView | None) -> None:
-        """Sets the kernel's views of tasks. `views` are those of the sessions, by the server's IDs. `own` is that of
-        the sampler's session.
+        """Sets the kernel's views of tasks. `views` maps the server's ID of each session to the view of this session.
+        `own` is the view of the sampler's session.
         """
         self._views, self._own = dict(views), own
 
@@ -63,7 +63,7 @@ class Accounts:
         return {session: sched.timeslices for session, sched in scheds.items() if sched is not None}
 
     def own_cpu_s(self) -> float | None:
-        """The CPU time that the sampler's own session has used so far, in seconds; None if unknown."""
+        """The CPU time that the sampler's own session has used so far, in seconds, or None if unknown."""
         sched = self._own.sched() if self._own else None
         return None if sched is None else sched.cpu_ns * NS
 
@@ -75,7 +75,7 @@ class Accounts:
 
     def _read(self) -> list[_Reading | None]:
         """For each session: CPU time and waiting time for a CPU, both in ns, and the numbers of its voluntary and
-        involuntary switches. None for a session that has ended.
+        involuntary switches. Returns None for a session that has ended.
         """
         readings = ((view.sched(), view.switches()) for view in self._views.values())
         return [
@@ -85,7 +85,7 @@ class Accounts:
         ]  # fmt: skip
 
     def totals(self) -> Totals | None:
-        """The sums over all sessions. None if the figures of a session are missing: then `reason` says so."""
+        """The sums over all sessions. Returns None if the figures of a session are missing: then `reason` says so."""
         if not self._views:
             return None
         total = [0, 0, 0, 0]
@@ -119,8 +119,8 @@ class Looks(NamedTuple):
 
 class Watch:
     """The thread that samples. Call `start`, then `end`. If sampling stopped early, `error` says why, else it is "".
-    `words` describes an exception. `session_cpu_s` reads the CPU time of the sampler's session on the server; None if
-    unknown.
+    `words` describes an exception. `session_cpu_s` reads the CPU time of the sampler's session on the server, or None
+    if unknown.
     """
 
     def __init__(
@@ -219,14 +219,14 @@ class Observation:
         return self.observer.model_copy(update={"blind_s": self.blind_s(elapsed_s)})
 
     def waits(self, elapsed_s: float, busy_s: float, connections: int) -> SampledWaits | CountedWaits | None:
-        """The raw waits; None if waits were not sampled. `elapsed_s` is the run's time by the server's clock. `busy_s`
-        is the sum of the times that the connections took from their start to their end.
+        """The raw waits, or None if waits were not sampled. `elapsed_s` is the run's time by the server's clock.
+        `busy_s` is the sum of the times that the connections took from their start to their end.
         """
         return None if self.raw_waits is None else self.raw_waits(self, elapsed_s, busy_s, connections)
 
     @property
     def cpus(self) -> int | None:
-        """The number of CPUs of the server's machine. None if the server may run on another machine."""
+        """The number of CPUs of the server's machine. The value is None if the server may run on another machine."""
         return usable_cpus() if self.totals is not None else None
 
 
@@ -234,9 +234,9 @@ class SessionSampler(Watch, ABC):
     """Samples the sessions of one run through its own connection. The results are waits, a series with a point each
     second, and a few moments.
 
-    Call the methods in this order: `prepare`; `baseline` while all sessions wait at the gate; `start` when the gate
-    opens; `stop` when the last session has finished its work, but all are still connected. An error during sampling is
-    not raised, but stored in `Observation.error`.
+    Call the methods in this order. Call `prepare` first. Call `baseline` while all sessions wait at the gate, and
+    `start` when the gate opens. Call `stop` when all sessions have finished their work, but are still connected. An
+    error during sampling is not raised, but stored in `Observation.error`.
     """
 
     event_of: ClassVar[WaitEvents]

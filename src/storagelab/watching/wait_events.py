@@ -15,7 +15,7 @@ from storagelab.model.waits import NO_EVENT, BenignList, Category
 
 
 class Kind(NamedTuple):
-    """The meaning of a wait. `analogue` is the most similar wait type of SQL Server; "" if there is none."""
+    """The meaning of a wait. `analogue` is the most similar wait type of SQL Server, or "" if there is none."""
 
     analogue: str
     category: Category
@@ -84,7 +84,7 @@ class WaitEvents:
         self._rules = [(re.compile(pattern), event) for pattern, event in rules.items()]
 
     def __call__(self, wait_type: str) -> Event:
-        """The meaning of a wait; `UNKNOWN` for `NO_EVENT` and for waits that match nothing."""
+        """Returns the meaning of a wait. Returns `UNKNOWN` for `NO_EVENT` and for waits that match no entry."""
         if wait_type == NO_EVENT:
             return UNKNOWN
         name = self._spelt(wait_type)

@@ -1,7 +1,7 @@
 """Raw I/O on real drives, in blocks of runs.
 
 On each volume, the runs of a block share one file. storagelab fills the file before the first run and removes it after
-the last run. If a volume is a device, runs only read it.
+the last run. If a volume is a device, the runs only read the device.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class RawBlock:
             raise
 
     def close(self) -> None:
-        """Removes the files and folders of this block. Raises RunFailed if some of them can't be removed."""
+        """Removes the files and folders of this block. Raises RunFailed if some files can't be removed."""
         problems = []
         for folders in self._folders.values():
             try:

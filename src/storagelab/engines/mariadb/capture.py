@@ -80,7 +80,7 @@ def found(target: TargetConfig) -> RunningServer:
 
 
 def _programs(pid_file: Path) -> Path | None:
-    """The folder of the program that the server's process runs; None if this user can't read it."""
+    """The folder of the program that the server's process runs, or None if this user can't read it."""
     pid = pid_in(pid_file).strip()
     with contextlib.suppress(OSError):
         return Path(f"/proc/{int(pid)}/exe").readlink().parent if pid.isdigit() else None
@@ -110,7 +110,7 @@ def _elsewhere(connection: Connection) -> dict[str, Path]:
 
 
 _TABLESPACES = ("innodb_sys_tablespaces", "innodb_tablespaces")
-"""The name of the view of InnoDB's files: first on MariaDB, then on MySQL."""
+"""The name of the view that lists InnoDB's files. The first name is MariaDB's, and the second is MySQL's."""
 _PARTITION = re.compile(r"#p#", re.IGNORECASE)
 _ENCODED = re.compile(r"@([0-9a-f]{4})")
 _SERVERS_OWN = ("ibdata", "undo", "innodb_undo", "innodb_system")
@@ -208,7 +208,7 @@ class WatchedMariaDB:
         return found
 
     def _first_rows(self, statements: Iterable[str]) -> list[Any]:
-        """The rows of the first statement that this server can execute; empty if it can execute none."""
+        """Returns the rows of the first statement that this server can execute, or no rows if it can execute none."""
         for statement in statements:
             with contextlib.suppress(pymysql.MySQLError):
                 return self._rows(statement)
@@ -223,7 +223,7 @@ class WatchedMariaDB:
         return ((int(space), Path(path).parent) for space, path in rows if str(path).startswith("/"))
 
     def _named(self, name: str, folder: Path) -> Thing | None:
-        """The table in the tablespace `database/table`. None for the server's own or a temporary tablespace."""
+        """The table in the tablespace `database/table`. Returns None for the server's own or a temporary tablespace."""
         database, slash, table = name.partition("/")
         if not slash or table.startswith("#sql"):
             return None
@@ -322,8 +322,9 @@ class WatchedMariaDB:
         If performance_schema counts transactions, the number is its count. (On MariaDB, this counter must be enabled.)
         Otherwise, the number is an estimate from the counts since the first reading. If there was no COMMIT, each
         handled statement was a transaction. If there were COMMITs, the server counts autocommitted statements together
-        with the statements of transactions. Then the number is that of COMMITs or of changes, whichever is larger. If
-        there are more than `_STATEMENTS_OF_ONE` statements per COMMIT, it is the number of statements.
+        with the statements of transactions. Then the larger of two numbers is used: the number of COMMITs, or the
+        number of changes. If there are more than `_STATEMENTS_OF_ONE` statements per COMMIT, it is the number of
+        statements.
         """
         with contextlib.suppress(pymysql.MySQLError):  # older servers lack the table
             for (count,) in self._rows(_TRANSACTIONS) if self._counts_files else ():
@@ -375,7 +376,7 @@ def _kind(name: str) -> str:
 
 
 def _process(data: Path, pid_file: Path) -> int | None:
-    """The id of the server's process; None if it is not on this machine or this user may not see its folder."""
+    """The id of the server's process, or None if it is not on this machine or this user may not see its folder."""
     pid = pid_in(pid_file)
     with contextlib.suppress(OSError):
         return int(pid) if pid.isdigit() and os.path.samefile(f"/proc/{pid}/cwd", data) else None

@@ -194,7 +194,8 @@ def connect_to(address: Address, first: str = guarding(), *, autocommit: bool | 
 
 
 def _opened(address: Address) -> socket.socket | None:
-    """A socket to a server on TCP. None for a Unix socket: PyMySQL must open it itself to treat it as local.
+    """A socket to a server on TCP. Returns None for a Unix socket, because PyMySQL must open a Unix socket itself to
+    treat it as local.
 
     Raises pymysql.OperationalError if the server can't be reached.
     """
@@ -243,7 +244,9 @@ def connect(target: TargetConfig) -> Iterator[Connection]:
 
 
 def words_of(error: BaseException) -> str:
-    """The server's message, without PyMySQL's tuple. It keeps the error number, because users search manuals for it."""
+    """Returns the server's message without PyMySQL's tuple. The text has the error number, because users search manuals
+    for this number.
+    """
     if isinstance(error, pymysql.MySQLError) and len(error.args) >= 2:
         return f"{error.args[1]} (error {error.args[0]})"
     return str(error).strip() or type(error).__name__
@@ -274,7 +277,7 @@ def close(connection: Connection | None) -> None:
 
 
 def data_folder(connection: Connection) -> Path | None:
-    """The data folder of a server on this machine. None if this user can't see the folder."""
+    """The data folder of a server on this machine. Returns None if this user can't see the folder."""
     folder = Path(ask(connection, "SELECT @@datadir")[0][0])
     return folder if folder.is_dir() else None
 

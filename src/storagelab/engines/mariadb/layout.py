@@ -23,7 +23,7 @@ from storagelab.volumes.folders import Folders
 TABLE = "my_big_table"
 MARK = "made_by_storagelab"
 ALL_MARK = "all_made_by_storagelab"
-"""The mark of a database in which all tables are made for storagelab, even those without storagelab's comment."""
+"""If a database has this mark, each of its tables was made for a run, even if the table lacks OWNERSHIP as comment."""
 _KEY_BITS = 128
 
 
@@ -35,7 +35,7 @@ class DataFile(NamedTuple):
 
 
 class Layout(Places):
-    """The layout of one cell. The cell has its own database on the server, with the name `prefix`."""
+    """The layout of one cell. The cell has its own database on the server. The name of this database is `prefix`."""
 
     mark: ClassVar[str] = MARK
 

@@ -176,7 +176,7 @@ def _grants(lines: Sequence[str]) -> Iterator[Grant]:
 
 
 def _times_waits(connection: db.Connection) -> bool:
-    """Whether the server times the most important waits for each thread. False if this login may not read this."""
+    """Whether the server times each thread's most important waits. Returns False if this login may not read this."""
     try:
         return bool(db.ask(connection, _TIMED)[0][0] == 4)
     except pymysql.MySQLError:

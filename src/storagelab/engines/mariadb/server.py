@@ -201,7 +201,9 @@ def _ask_parser(binaries: Binaries, settings: Pairs) -> tuple[dict[str, str], st
 USER = "root"
 _PID_FILE = "storagelab.pid"
 _WANTED_FROM_THE_START = re.compile(r"innodb_|lower_case_table_names$|aria_")
-"""Settings that can't change after the database is made. So the program that makes the database needs them, too."""
+"""Settings that can't change after the database is made. So the program that makes the database also needs these
+settings.
+"""
 _UNSYNCED = "--debug-no-sync"
 """With this option, the program that makes a database syncs nothing to the disk. Without it, the program needs a
 thousand writes and some seconds, for data that need not survive a crash. The measured server does not have the option.

@@ -106,7 +106,7 @@ def _scalar(text: str) -> Scalar:
 
 
 def _programs(session_pid: int) -> Path | None:
-    """The folder of the server's programs. None if it can't be read.
+    """The folder of the server's programs. Returns None if it can't be read.
 
     The parent of a session's process is the server's first process. Every user can read its command line. Only root and
     the server's user can read its `exe`, which is read if the command line has no full path.
@@ -292,7 +292,7 @@ class WatchedPostgres:
         return node["fork"] or "", int(node["part"] or 0) * _PART_BYTES
 
     def _inside(self, path: str) -> str | None:
-        """The server's name of a file: its path below the data folder. None if the file is not the server's."""
+        """The server's name of a file: its path below the data folder. Returns None if the file is not the server's."""
         for whole, inside in self._leads:
             if path.startswith(whole):
                 return f"{inside}/{path[len(whole) :]}" if inside else path[len(whole) :]
@@ -406,7 +406,9 @@ class WatchedPostgres:
 
 
 def _postmaster(data: Path) -> int | None:
-    """The id of the server's first process. None if it is not on this machine or this user may not see its folder."""
+    """The id of the server's first process. Returns None if it is not on this machine or this user may not see its
+    folder.
+    """
     for process in Path("/proc").glob("[0-9]*"):
         name, fields = read_text(process / "comm"), stat_fields(process)
         with contextlib.suppress(OSError):

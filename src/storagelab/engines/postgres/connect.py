@@ -232,7 +232,7 @@ def newest(by_version: Mapping[int, _T], major: int) -> list[_T]:
 
 
 def data_folder(connection: Connection) -> Path | None:
-    """The server's data folder. None if this login may not read its path."""
+    """The server's data folder. Returns None if this login may not read its path."""
     try:
         return Path(value(connection, "SELECT current_setting('data_directory')"))
     except psycopg.errors.InsufficientPrivilege:
@@ -272,7 +272,7 @@ def settings_text(value: Scalar) -> str:
 
 
 _AUTOMATIC_AT_0 = ("commit_timestamp_buffers", "subtransaction_buffers", "transaction_buffers")
-"""With the value 0, the server chooses the value of these settings. For other settings, -1 means this."""
+"""If one of these settings is 0, the server chooses its value. For other settings, the value -1 has this meaning."""
 _NORMALISED = ("client_encoding", "datestyle", "log_timezone", "timezone")
 """The server may show the values of these settings in other upper and lower case than the spec."""
 

@@ -94,7 +94,7 @@ class Postgres(System[db.Connection]):
         return server_facts(connection)
 
     def data_folder(self, connection: db.Connection) -> Path | None:
-        """The data folder of a server on this machine. None if this login or this user may not read its path."""
+        """The data folder of a server on this machine. Returns None if the login or this user may not read its path."""
         folder = db.data_folder(connection)
         with contextlib.suppress(OSError):
             return folder if folder is not None and folder.is_dir() else None
@@ -157,7 +157,9 @@ def drop_leftovers(config: Config, site: Site) -> list[str]:
 
 
 def abilities() -> tuple[Ability, ...]:
-    """Whether the programs are here, and whether they can run without root's rights, which PostgreSQL requires."""
+    """Whether this machine has the programs, and whether it can run them without root's rights. PostgreSQL refuses to
+    run as root.
+    """
     return (STARTER.ability(), ability("running it without root's rights", unprivileged, lambda found: found.how))
 
 

@@ -61,7 +61,7 @@ class TemplateDatabase:
 
     def __init__(self, config: Config, site: Site) -> None:
         self.prefix = f"{site.prefix}_t{template_name(config)}"
-        """The template's name. The names of its tablespaces begin with it, too."""
+        """The template's name. The names of the template's tablespaces also begin with this name."""
         self._above = templates.folders_of(site, site.volume_paths(config))
         self.folders = self._above.inside(self.prefix)
         """For each volume, by name: the folder for the folders of the template's tablespaces."""
@@ -133,7 +133,7 @@ class FromTemplateDatabase(AttachedServer[Connection]):
 
 
 def of_template(prefix: str, tablespace: str) -> str | None:
-    """The name of the template to which the tablespace belongs. None if it is a run's tablespace."""
+    """The name of the template to which the tablespace belongs. Returns None if it is a run's tablespace."""
     found = re.match(rf"{re.escape(prefix)}_{NAME}(?=_)", tablespace)
     return found[0] if found else None
 

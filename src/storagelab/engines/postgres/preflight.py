@@ -113,7 +113,8 @@ def read_facts(connection: db.Connection) -> ServerFacts:
 
 
 def _owner_on_this_machine(pid: int, backend_start_s: float) -> tuple[int, int] | None:
-    """The owner of the process that serves storagelab's own session. None if the process is not on this machine.
+    """The owner of the process that serves storagelab's own session. Returns None if the process is not on this
+    machine.
 
     The name and the start time of the process must match, because the pid on a remote server may be the pid of another
     process here. The kernel must also show the process's scheduling times.
@@ -339,7 +340,7 @@ _DEFAULTS = {"checkpoint_timeout": 300.0, "max_wal_size": 2.0**30, "checkpoint_c
 
 
 def _cycle_asked(config: Config) -> CheckpointCycle | None:
-    """The checkpoint cycle of a private server. None if a setting can't be read as a number."""
+    """The checkpoint cycle of a private server. Returns None if a setting can't be read as a number."""
     asked = {name.lower(): str(value) for name, value in config.target.settings.items()}
     try:
         return _cycle({**_DEFAULTS, **{name: _number(name, asked[name]) for name in _DEFAULTS if name in asked}})

@@ -414,7 +414,8 @@ def _remove_segment(segment: int, folder: os.stat_result) -> None:
 
 
 def _header_of(segment: int) -> tuple[int, int, int] | None:
-    """The handle of the control segment, and the device and the inode of the data folder. None if the header is empty.
+    """The handle of the control segment, and the device and the inode of the data folder. Returns None if the header is
+    empty.
 
     Raises OSError if there is no such segment, and ValueError if it is not PostgreSQL's.
     """

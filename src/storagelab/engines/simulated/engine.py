@@ -113,7 +113,7 @@ class SimulatedBlock:
     def _saved(self) -> tuple[int, list[bytes], str] | None:
         """The number of finished runs, the saved drives, and the defect that made the drives fail, or "".
 
-        None if no drives of this block are saved.
+        Returns None if no drives of this block are saved.
         """
         try:
             head, _, rest = self._state.read().partition(b"\n")
@@ -145,7 +145,7 @@ class _Histories:
 
 
 class _Next:
-    """The next run of a block, as a target."""
+    """The target that makes the next run of a block."""
 
     def __init__(self, block: SimulatedBlock, cell: Cell) -> None:
         self._block, self._cell = block, cell
@@ -209,7 +209,8 @@ def make_one(block: PlannedBlock, cell: Cell, folder: Shelf, *, every_io: bool) 
 def describe(content: Mapping[str, Any], config: Config) -> dict[str, object]:
     """The environment of a block, from its scenario `content`.
 
-    Of costs and switches, it has only those that the spec sets. Of identical drives, it has only one.
+    The environment has only those costs and switches that the spec sets. If several drives are identical, it has only
+    one of them.
     """
     singles = config.single_drives
     drives = {singles.get(name, name): _drive(drive) for name, drive in content["drives"].items()}

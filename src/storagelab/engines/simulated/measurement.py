@@ -1,10 +1,10 @@
 """Turns an outcome of the core (crates/sim/src/outcome.rs) into a Measurement. Pure.
 
 **Scale.** At a scale of 64, a simulation has 1/64 of the rows, pages and bytes, and lasts 1/64 of the time. Its rates,
-cores, connections and latencies are those of the real server. The Measurement is life-size: counts, bytes and sums of
-time are multiplied by the scale. Rates and mean latencies are not. Waits, CPU time, the time after an early finish, and
-elapsed time are all multiplied by the same factor. So waits + CPU + time after an early finish remain equal to
-connections x elapsed.
+cores, connections and latencies are the real server's. The Measurement is life-size: counts, bytes and sums of time are
+multiplied by the scale. Rates and mean latencies are not. Waits, CPU time, the time after an early finish, and elapsed
+time are all multiplied by the same factor. So waits + CPU + time after an early finish remain equal to connections x
+elapsed.
 """
 
 from __future__ import annotations
@@ -226,7 +226,7 @@ def thinned(series: TimeSeries) -> TimeSeries:
     starts, widths_s = list(range(0, count, merged)), np.diff([0.0, *series.at_s])
 
     def means(values: Sequence[float | None]) -> Iterator[float | None]:
-        """The mean of each merged interval, over the time with known values. None if no value is known."""
+        """The mean of each merged interval, over the time with known values. Returns None if no value is known."""
         known = np.array(values, dtype=float)
         there = ~np.isnan(known)
         sums = np.add.reduceat(np.where(there, known, 0.0) * widths_s, starts)
@@ -248,7 +248,7 @@ def kept_looks(samples: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def left_out(taken: TimeSeries, stored: TimeSeries, looks: int, looks_stored: int) -> dict[str, float]:
-    """Counters that say how much of a run's data was recorded, and how much of it is stored."""
+    """Counters that say how much of a run's data was recorded, and how much of the recorded data is stored."""
     return {
         "series_points_taken": len(taken.at_s), "series_points_stored": len(stored.at_s), "waiting_looks_taken": looks,
         "waiting_looks_stored": looks_stored, "waiting_queues_of_a_look": LINES_MOST,

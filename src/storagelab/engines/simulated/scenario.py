@@ -300,7 +300,7 @@ def _raw_series(series: Mapping[str, list[float | None]], scale: int, config: Co
 
 
 def _replayed(outcome: Mapping[str, Any]) -> dict[str, float]:
-    """The results of a trace. Empty if the requests were generated."""
+    """The results of a trace. The list is empty if the requests were generated."""
     late, latency = outcome.get("late"), outcome["latency"]
     if late is None:
         return {}

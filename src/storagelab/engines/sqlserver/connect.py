@@ -75,7 +75,7 @@ Row = tuple[Any, ...]
 
 SCHEMES = ("mssql", "sqlserver")
 PASSWORD_VARIABLE = "SQLCMDPASSWORD"
-"""The environment variable for the password. The server's own tool, sqlcmd, reads it, too."""
+"""The environment variable for the password. sqlcmd, the server's own tool, reads the same variable."""
 DEFAULT_PORT = 1433
 LOGIN_TIMEOUT_S = 10
 ENCRYPTION = ("off", "request", "require")
@@ -185,7 +185,7 @@ class Session:
         return [dict(zip(names, row, strict=True)) for row in rows]
 
     def value(self, statement: str) -> Any:
-        """The single value that a statement returns. None if it returns no row."""
+        """The single value that a statement returns. Returns None if it returns no row."""
         rows = self.rows(statement)
         return rows[0][0] if rows else None
 
@@ -218,8 +218,8 @@ def connect(target: TargetConfig, application: str = "storagelab", database: str
 
 
 def words_of(error: BaseException) -> str:
-    """The server's message with its number, for example `Msg 2627: Violation of PRIMARY KEY...`. If there is none, the
-    driver's message.
+    """Returns the server's message with its number, for example `Msg 2627: Violation of PRIMARY KEY...`. If the error
+    has no message of the server, returns the driver's message.
 
     The driver adds lines to the server's message and repeats some lines. These are left out.
     """
@@ -373,7 +373,7 @@ def read_state(session: Session) -> ServerState:
 
 
 def _file_initialisation(session: Session) -> bool | None:
-    """Whether the server makes data files without writing zeros to them. None if the server does not show this.
+    """Whether the server makes data files without writing zeros to them. Returns None if the server does not show this.
 
     SQL Server 2016 without a service pack does not show it. From SQL Server 2022 on, the login needs another right.
     """
@@ -398,7 +398,7 @@ _PATIENCE_S = 60
 
 
 def try_in_fresh_process(arguments: dict[str, Any]) -> tuple[Any, ...]:
-    """The arguments of the driver's error. Empty if there is no error, or if the process failed."""
+    """The arguments of the driver's error. The result is empty if there is no error, or if the process failed."""
     try:
         done = subprocess.run(
             [sys.executable, "-m", __name__], input=json.dumps(arguments), capture_output=True, text=True, check=False,

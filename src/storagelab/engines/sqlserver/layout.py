@@ -206,7 +206,9 @@ class DataFile(NamedTuple):
 
 
 class Layout:
-    """The layout of one cell. `prefix` is the name of the database. The names of its files begin with it, too."""
+    """The layout of one cell. `prefix` is the name of the database. The names of the database's files also begin with
+    this name.
+    """
 
     def __init__(self, config: Config, prefix: str, facts: db.ServerFacts) -> None:
         self.config, self.prefix, self.facts = config, prefix, facts
@@ -382,7 +384,7 @@ def _file_text(file: DataFile, size_mb: int | None, growth_mb: int) -> str:
 def in_folder(folder: str, name: str) -> str:
     r"""The path of a file in a folder on the server's machine.
 
-    A folder such as `D:\data` shows that the server runs on Windows. Otherwise, it runs on Linux.
+    If the folder looks like `D:\data`, the server runs on Windows. Otherwise, the server runs on Linux.
     """
     separator = "\\" if is_windows_path(folder) else "/"
     return folder + name if folder.endswith(("\\", "/")) else folder + separator + name
@@ -396,7 +398,9 @@ def is_windows_path(path: str) -> bool:
 
 
 def _check_place(name: str, asked: Sequence[DataFile], found: Mapping[str, Mapping[str, Any]]) -> Check:
-    """One check of the places of all files. Its result is their folders, or the first file in another folder."""
+    """Checks the places of all files. The check's result has their folders, or the first file that is in another
+    folder.
+    """
     there = {file.name: str(found.get(file.name, {}).get("physical_name", "absent")) for file in asked}
     wrong = [f"{file.name}: {there[file.name]}" for file in asked if not _same_path(file.path, there[file.name])]
     folders = ", ".join(dict.fromkeys(re.sub(r"[\\/][^\\/]*$", "", file.path) for file in asked))

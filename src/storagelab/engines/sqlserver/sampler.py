@@ -84,7 +84,7 @@ class SessionCounts:
 
 
 def read_session_waits(session: Session, sessions: list[int]) -> Waits:
-    """The waits of these sessions since their login, with waits in progress."""
+    """The waits of these sessions since their login. Waits in progress are included."""
     ids = integers(sessions)
     counted = session.rows(SESSION_WAITS.format(sessions=ids))
     return summed(counted, session.rows(IN_PROGRESS.format(which=f"AND session_id IN ({ids})")))
@@ -305,7 +305,7 @@ _TYPES = {
 
 
 def page_of(resource: str) -> Page | None:
-    """The page in a `resource_description` such as "5:3:8088". None if it is not a page."""
+    """The page in a `resource_description` such as "5:3:8088". Returns None if it is not a page."""
     found = _OF_PAGE.match(resource)
     return Page(*map(int, found.groups())) if found else None
 
@@ -336,7 +336,9 @@ class PageInfo(NamedTuple):
 
 
 def kind_text(page: Page, info: PageInfo | None) -> str:
-    """A text about the page's content. It follows from the server's description or, if None, from the page's number."""
+    """A text about the page's content. It follows from the server's description, `info`. If `info` is None, it follows
+    from the page's number.
+    """
     if info is None:
         return _WORDS[kind_of(page.page_id)]
     named = _TYPES.get(info.page_type, f"a page of type {info.page_type}")

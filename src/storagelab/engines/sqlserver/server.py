@@ -1,4 +1,4 @@
-"""SQL Server's own part of a run. The server already runs, on another machine."""
+"""SQL Server's own part of a run. The server already runs on another machine."""
 
 from __future__ import annotations
 
@@ -253,7 +253,9 @@ class SqlServer(System[db.Session]):
 
 
 def _volume_records(session: db.Session) -> list[dict[str, Any]]:
-    """The volumes of the database's files, as the server reports them. Empty if the server does not report them."""
+    """The volumes of the database's files, as the server reports them. The result is empty if the server does not
+    report them.
+    """
     try:
         return session.records(VOLUMES)
     except db.DriverError:

@@ -41,7 +41,7 @@ WHERE table_schema = %s AND table_type = 'BASE TABLE' AND engine = 'InnoDB' ORDE
 
 
 class MariaDBTables(GeneratedTables[Connection, L], Layout):
-    """The tables of one cell's load, in their own database on the server, with the name `prefix`.
+    """The tables of one cell's load. They have their own database on the server, whose name is `prefix`.
 
     The subclass for each kind of load adds the code that fills the tables, and the sessions of the load.
     """
@@ -100,7 +100,7 @@ class MariaDBTables(GeneratedTables[Connection, L], Layout):
                 move(own, self.prefix, one.name, folder)
 
     def _folder_for(self, one: Object) -> Path | None:
-        """The folder that the layout names for a table or partition. None if the layout names no folder for it."""
+        """The folder that the layout names for a table or partition. Returns None if the layout names no folder."""
         volume = self.config.placement.volume_of(one) if self.on_volumes else None
         return None if volume is None else self._folder_on(volume)
 
@@ -254,7 +254,7 @@ _AGE, _MOST = "innodb_checkpoint_age", "innodb_checkpoint_max_age"
 def log_room(connection: Connection) -> tuple[int, int] | None:
     """The bytes of log since the last checkpoint, and their upper limit.
 
-    None if the server does not report them. MySQL does not.
+    Returns None if the server does not report them. MySQL does not.
     """
     shown = ask(connection, f"SHOW GLOBAL STATUS WHERE variable_name IN ('{_AGE}', '{_MOST}')")
     found = {str(name).lower(): int(value) for name, value in shown}

@@ -65,8 +65,8 @@ class Tables(MariaDBTables[Sql]):
 
 
 def without_definers(line: bytes) -> bytes:
-    """A line of a dump, without the DEFINER of a view or trigger. The sandbox mark, which older clients can't read,
-    becomes an empty line.
+    """Returns the line of a dump without the DEFINER of a view or trigger. Older clients can't read the sandbox mark,
+    so that line becomes empty.
     """
     if line.startswith(_SANDBOX):
         return b"\n"

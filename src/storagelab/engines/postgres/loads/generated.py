@@ -130,7 +130,7 @@ class PostgresTables(GeneratedTables[Connection, L], Layout):
 
     @property
     def asked_partitions(self) -> int | None:
-        """The number of hash partitions in the load's settings. None if the load has no such setting."""
+        """The number of hash partitions in the load's settings. The value is None if the load has no such setting."""
         return None
 
     def finish(self, own: Connection) -> None:
@@ -213,7 +213,7 @@ class PostgresTables(GeneratedTables[Connection, L], Layout):
         return found
 
     def _in_parts(self, name: str, part: str, kind: Kind, size_bytes: float) -> Iterator[Object]:
-        """A table or an index that a load makes. If it is partitioned, all its partitions instead.
+        """Yields a table or an index that a load makes. If it is partitioned, yields all of its partitions instead.
 
         `part` is the pattern of a partition's name, with {} for its number.
         """

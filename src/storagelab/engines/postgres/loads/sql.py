@@ -40,9 +40,10 @@ _HEAD_BYTES = 4096
 
 
 class Step(NamedTuple):
-    """One file of the user, with the program that reads the file and the program's options.
+    """One of the user's files, the program that reads this file, and the options of that program.
 
-    If `is_dump` is True, the program reads the file from its input, and owners and rights are removed.
+    If `is_dump` is True, the program reads the file from standard input, without its statements about owners and
+    rights.
     """
 
     what: str
