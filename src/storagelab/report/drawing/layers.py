@@ -71,15 +71,15 @@ class Axis(NamedTuple):
     apart: bool = False
 
 
-def cut(rows: Sequence[Row], zero: float = 0.0, ends: Sequence[float] = ()) -> list[Row]:
-    """Returns the rows of a chart with intervals cut at `ends`, by default where very wide ones would compress the
+def cut(rows: Sequence[Row], zero: float = 0.0, limits: Sequence[float] = ()) -> list[Row]:
+    """Returns the rows of a chart with intervals cut at `limits`, by default where very wide ones would compress the
     others. `below` and `above` are true if an interval was cut at that end. `zero` is the figure that stands for a
     ratio of 0.
     """
     means = [float(mean) - zero for row in rows if (mean := row.get("mean")) is not None] or [0.0]
     if min(means) < 0:
         return list(rows)
-    least, most = ends or (zero + min(means) / _BEYOND, zero + max(means) * _BEYOND)
+    least, most = limits or (zero + min(means) / _BEYOND, zero + max(means) * _BEYOND)
     made = []
     for row in rows:
         low, high = row.get("low"), row.get("high")
@@ -93,7 +93,7 @@ def cut(rows: Sequence[Row], zero: float = 0.0, ends: Sequence[float] = ()) -> l
 
 def on_axis(rows: Sequence[Row], axis: Axis) -> list[Row]:
     """Returns the rows with intervals cut at the ends of the axis. Only those that go beyond it have arrowheads."""
-    return cut(rows, ends=axis.channel["scale"].get("domain", ()))
+    return cut(rows, limits=axis.channel["scale"].get("domain", ()))
 
 
 def says_cut(rows: Iterable[Row]) -> str:
