@@ -59,7 +59,9 @@ def test_while_runs_are_made_the_page_says_how_far_they_are(typed, home, monkeyp
     assert typed("run", "small.toml", "--jobs", 1)[0] == 0
     (text,) = seen
     assert re.search(
-        r'id="so-far"[^>]*>Running: [^<;]* left\. Running now: .*, repetition \d\. This page shows 1 of 8 runs. <', text
+        r'id="so-far"[^>]*>Running, as of \d\d:\d\d:\d\d: 1 of 8 runs made, [^<;]* left\. Next: .*, repetition \d\. '
+        r"This page shows 1 of 8 runs. <",
+        text,
     )
     assert 'id="so-far"' not in report.read_text()
     assert "the page so far: renewed within " in (home / "results/small/run.log").read_text()
@@ -91,7 +93,7 @@ def test_where_a_page_would_take_from_the_runs_they_wait_but_for_no_more_than_it
     monkeypatch.setattr(host, "usable_cpus", lambda *_: cpus)
     clock, waited = time.monotonic, 0.0
     passed = SimpleNamespace(s=0)
-    monkeypatch.setattr(so_far, "time", SimpleNamespace(monotonic=lambda: clock() + passed.s))
+    monkeypatch.setattr(so_far, "time", SimpleNamespace(monotonic=lambda: clock() + passed.s, strftime=time.strftime))
     with page(plan) as made:
         monkeypatch.setattr(made._progress, "left_s", lambda: 3_600.0)
         for passed.s in range(0, 400, 20):  # a run of 20 seconds, and then perhaps the page
@@ -113,9 +115,13 @@ def test_an_earlier_page_says_that_the_runs_go_on_and_then_that_they_stopped_and
         so_far.kept(tmp_path, progress, 85),
     ):
         raise KeyboardInterrupt(page.read_text())
-    assert re.fullmatch(said.format(60, r"Running: .* left, a guess\."), str(stop.value))
+    assert re.fullmatch(
+        said.format(60, r"Running, as of .*: 85 of 93 runs made, .* left, a guess\. Next: .*"), str(stop.value)
+    )
     verb = f"storagelab report {tmp_path} makes the report of what is stored"
-    assert page.read_text() == said.format(0, f"Stopped at run 85 of 93. Run the spec again to continue; {verb}.")
+    assert page.read_text() == said.format(
+        0, f"Stopped at run 85 of 93: 8 runs are still to make. Run the spec again to continue; {verb}."
+    )
 
 
 def test_a_page_that_is_not_made_is_told_on_the_terminal_with_the_reason(page, monkeypatch):

@@ -32,10 +32,13 @@ LARGEST_SHARE = 0.02
 _EMPTY_COST_S, _FIRST_COST_S = 1.5, 5.0
 """The assumed times, in seconds, to make a page without runs, and the first page with runs. A page is made only if this
 time is at most the share `LARGEST_SHARE` of the time that runs will take, or have taken."""
+_FIRST_AFTER_S = 15.0
+"""The seconds from a page without runs to the first page with runs."""
 _LONGEST_S = 300.0
 """If runs have waited for a page for longer than this (in seconds), storagelab stops making the page."""
 _AT_STOP_S = 20.0
 """The longest time, in seconds, for which an interrupted campaign waits for a page before it ends."""
+_SHOWN = re.compile(r'id="so-far"[^<]*This page shows (\d+) of ')
 _SAID = re.compile(r'(?<=id="so-far" data-reload-s=")\d+">[^<]*(?=This page shows )')
 """Matches two things in the page: the seconds until it reloads itself, and the text about the campaign's progress. The
 text about the stored runs follows it."""
@@ -47,7 +50,7 @@ def kept(folder: Path, progress: RunProgress, before: int) -> Iterator[None]:
     continue. Otherwise a page without runs is made at once. If the runs stop before the last one, the page says so.
     """
     page = SoFar(folder, progress, before)
-    page.says(f"Running: {progress.time_left()}.", EVERY_S)
+    page.says(page.progress_text(), EVERY_S)
     page.first()
     progress.renew_page = page.renew
     try:
@@ -77,8 +80,9 @@ class SoFar:
     def first(self) -> None:
         """Makes the page before the first run, if there is no page and the runs will take long."""
         if not self._page.exists() and LARGEST_SHARE * self._progress.left_s() >= _EMPTY_COST_S:
-            self._make(f"Running: {self._progress.time_left()}.", _AT_STOP_S)
+            self._make(self.progress_text(), _AT_STOP_S)
             self._cost_s = _FIRST_COST_S
+            self._started -= EVERY_S - _FIRST_AFTER_S
             self._progress.say(f"the page of the runs so far, which is renewed: {self._page}")
 
     def renew(self) -> None:
@@ -86,20 +90,28 @@ class SoFar:
         now = time.monotonic()
         if self._process is not None and self._process.poll() is not None:
             self.end(1)
-        if now < self._started + EVERY_S or not self._progress.waiting:
+            self._told = -EVERY_S  # the page has the text of the time when its making began
+        if not self._progress.waiting:
             return
-        progress = self._progress
-        at = f"Running now: {progress.waiting}" if progress.at_once == 1 else f"{progress.at_once} at a time"
-        text = f"Running: {progress.time_left()}. {at}."
-        early_s = 0.0 if self._is_beside else (self._waited_s + self._cost_s) / LARGEST_SHARE - (now - self._began)
-        if self._process is None and early_s <= 0:
-            self._make(text, _LONGEST_S)
-            return
-        if self._process is not None or early_s < self._progress.left_s():
-            self._late("is still being made" if self._process is not None else f"comes in {numbers.duration(early_s)}")
         if now >= self._told + EVERY_S:
             self._told = now
-            self.says(text, EVERY_S)
+            self.says(self.progress_text(), EVERY_S)
+        if now < self._started + EVERY_S:
+            return
+        early_s = 0.0 if self._is_beside else (self._waited_s + self._cost_s) / LARGEST_SHARE - (now - self._began)
+        if self._process is not None:
+            self._late("is still being made")
+        elif early_s <= 0:
+            self._make(self.progress_text(), _LONGEST_S)
+        elif early_s < self._progress.left_s():
+            self._late(f"comes in {numbers.duration(early_s)}")
+
+    def progress_text(self) -> str:
+        """Returns how far the runs are, with the time of day, and the next run if runs are made one after the other."""
+        progress = self._progress
+        made = f"{self._before + progress.done} of {self._before + progress.total} runs made"
+        at = f"{progress.at_once} at a time" if progress.at_once > 1 else f"Next: {progress.waiting}"
+        return f"Running, as of {time.strftime('%H:%M:%S')}: {made}, {progress.time_left()}. {at}."
 
     @property
     def _is_beside(self) -> bool:
@@ -125,19 +137,21 @@ class SoFar:
         makes one, unless this would take too long.
         """
         progress, stored = self._progress, self._before + self._progress.done
-        if is_new := bool(stored) and self._is_empty():
+        if is_new := bool(stored) and self._is_behind(stored):
             self._start("Stopped.")
             self.end(_AT_STOP_S)
         verb = f"storagelab report {self._folder} makes the report of what is stored"
-        of = f"Stopped at run {stored} of {self._before + progress.total}"
+        left = numbers.plural(progress.total - progress.done, "run is", "runs are")
+        of = f"Stopped at run {stored} of {self._before + progress.total}: {left} still to make"
         self.says(f"{of}. Run the spec again to continue; {verb}.", 0)
         if stored:
             progress.say(f"report: {self._page}" if is_new and self.is_made else verb)
 
-    def _is_empty(self) -> bool:
-        """Whether there is no page, or only a page without runs."""
+    def _is_behind(self, stored: int) -> bool:
+        """Whether there is no page, or one of an unfinished campaign with fewer than the `stored` runs."""
         with contextlib.suppress(OSError):
-            return "This page shows 0 of " in self._page.read_text("utf-8")
+            shown = _SHOWN.search(self._page.read_text("utf-8"))
+            return shown is not None and int(shown[1]) < stored
         return True
 
     def says(self, text: str, reload_s: float) -> None:

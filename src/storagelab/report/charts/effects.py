@@ -63,12 +63,21 @@ def _draw(data: Figure, sheet: Sheet) -> Spec:
     met = [kind for kind in _COLOURS if any(row["judged"] == kind for row in data.rows)]
     scale = {"domain": met, "range": [_COLOURS[kind] for kind in met]}
     legend = {"title": f"95 % interval ({sheet.where})", "columns": 1 if sheet.form is NARROW else 4}
-    x = figure("mean", f"change of the {data.legend}, % ({sheet.where})", axis=layers.across(sheet.form))
+    ends = {"domain": _ends(data), "nice": False}
+    x = figure("mean", f"change of the {data.legend}, % ({sheet.where})", axis=layers.across(sheet.form), scale=ends)
     colour = {"field": "judged", "type": "nominal", "scale": scale, "legend": legend}
     place = layers.TIP | {"y": y, "x": x, "color": colour}
     means = layers.means("isValid(datum.mean)", layers.DOT, place)
     drawn = [layers.dashed("x", 0), *layers.intervals("true", "x", {}, place), *means]
-    return finished(sheet, drawn, layers.cut(data.rows, _NO_TIME), height_px=row_px * len(data.rows))
+    return finished(sheet, drawn, layers.cut(data.rows, _NO_TIME, _ends(data)), height_px=row_px * len(data.rows))
+
+
+def _ends(data: Figure) -> list[float]:
+    """Returns the ends of the axis of changes, in per cent. Very wide intervals go beyond them."""
+    rows = layers.cut(data.rows, _NO_TIME)
+    values = [0.0, *(float(end) for row in rows for name in layers.FIELDS if (end := row[name]) is not None)]
+    margin = 0.04 * (max(values) - min(values)) or 1.0
+    return [min(values) - margin, max(values) + margin]
 
 
 def effect_table(effects: Iterable[Effect]) -> Table:
@@ -87,7 +96,7 @@ _EFFECTS = Chart(
     marks=lambda data, _findings: (
         "Each level is compared with the first; all else is the same. Points left of the dashed line are faster. If "
         "an interval crosses the line, the direction is unknown. "
-        f"{layers.says_cut(layers.cut(data.rows, _NO_TIME))}"
+        f"{layers.says_cut(layers.cut(data.rows, _NO_TIME, _ends(data)))}"
     ).strip(),
     table=lambda _data, findings: effect_table(of_choices(findings, findings.effects, at=False)),
     is_headed=False,

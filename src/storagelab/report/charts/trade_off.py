@@ -129,7 +129,9 @@ def _draw(other: _Other, data: Figure, sheet: Sheet) -> Spec:
         *layers.means("datum.pick && !datum.edge", layers.STARRED | {"color": palette.INK}, place),
         *layers.means("datum.edge && !datum.pick", layers.DOT | {"size": 80}, place | told),
     ]
-    return finished(sheet, drawn, layers.cut(data.rows), data.starred(data.panels), apart="y" if axis.apart else "")
+    return finished(
+        sheet, drawn, layers.on_axis(data.rows, axis), data.starred(data.panels), apart="y" if axis.apart else ""
+    )
 
 
 def _finding(data: Figure, _findings: Findings) -> str:

@@ -71,14 +71,15 @@ class Axis(NamedTuple):
     apart: bool = False
 
 
-def cut(rows: Sequence[Row], zero: float = 0.0) -> list[Row]:
-    """Returns the rows of a chart with very wide intervals cut, because these would compress the others. `below` and
-    `above` are true if an interval was cut at that end. `zero` is the figure that stands for a ratio of 0.
+def cut(rows: Sequence[Row], zero: float = 0.0, limits: Sequence[float] = ()) -> list[Row]:
+    """Returns the rows of a chart with intervals cut at `limits`, by default where very wide ones would compress the
+    others. `below` and `above` are true if an interval was cut at that end. `zero` is the figure that stands for a
+    ratio of 0.
     """
     means = [float(mean) - zero for row in rows if (mean := row.get("mean")) is not None] or [0.0]
     if min(means) < 0:
         return list(rows)
-    least, most = zero + min(means) / _BEYOND, zero + max(means) * _BEYOND
+    least, most = limits or (zero + min(means) / _BEYOND, zero + max(means) * _BEYOND)
     made = []
     for row in rows:
         low, high = row.get("low"), row.get("high")
@@ -90,6 +91,11 @@ def cut(rows: Sequence[Row], zero: float = 0.0) -> list[Row]:
     return made
 
 
+def on_axis(rows: Sequence[Row], axis: Axis) -> list[Row]:
+    """Returns the rows with intervals cut at the ends of the axis. Only those that go beyond it have arrowheads."""
+    return cut(rows, limits=axis.channel["scale"].get("domain", ()))
+
+
 def says_cut(rows: Iterable[Row]) -> str:
     """Explains the arrowheads of intervals that were cut; "" if there are none."""
     return "Arrowheads: the interval goes on." * any(row.get("below") or row.get("above") for row in rows)
@@ -97,9 +103,8 @@ def says_cut(rows: Iterable[Row]) -> str:
 
 def axis_of(data: Figure, unit: str = "", *also: float) -> Axis:
     """Returns the axis for the figures of a chart, and for the values in `also`. Very wide intervals are cut."""
-    rows = cut(data.rows)
-    axis = _axis_of([*rows, *data.points], unit, *also)
-    return axis._replace(says=f"{axis.says} {says_cut(rows)}".strip())
+    axis = _axis_of([*cut(data.rows), *data.points], unit, *also)
+    return axis._replace(says=f"{axis.says} {says_cut(on_axis(data.rows, axis))}".strip())
 
 
 def _axis_of(rows: Sequence[Row], unit: str, *also: float) -> Axis:
@@ -169,7 +174,7 @@ def means_with_intervals(data: Figure, sheet: Sheet, title: str, axis: Axis, *, 
     ]
     height_px = None if upright else max(levels.height_px, 14 * len(data.lines) + 10) * len(data.x_levels)
     apart = value if axis.apart else ""
-    rows, panels = [*cut(data.rows), *data.points], data.starred(data.panels)
+    rows, panels = [*on_axis(data.rows, axis), *data.points], data.starred(data.panels)
     return finished(sheet, layers, rows, panels, height_px, apart=apart, axis_px=levels.names_px)
 
 
