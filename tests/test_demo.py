@@ -93,7 +93,7 @@ def test_a_layout_in_memory_is_a_bound_under_each_load_and_not_to_be_used(loads,
     findings = bounded(1.5, {**loads, LOG: ["a", "b"]})
     gains = [one.gain for one in Ceiling.of(findings)]
     assert gains == [row.ratio for row in findings.comparisons]  # the one record of comparison
-    assert opening(findings).head[0].startswith(f"No faster volume can gain more with {told}")
+    assert opening(findings).head[0].startswith(f"No faster volume for the log can gain more with {told}")
     assert not any("Use" in text for text in opening(findings).head)
     assert not recommended(findings, answer(findings))
 
@@ -107,7 +107,7 @@ def test_beside_several_layouts_on_drives_none_in_memory_is_recommended(slower, 
 
 
 def test_if_memory_gains_little_storage_is_not_what_limits_the_load():
-    assert opening(bounded(1.02)).head[0].startswith("Storage is not what limits this load: log on b 1.02")
+    assert opening(bounded(1.02)).head[0].startswith("The log's volume is not what limits this load: log on b 1.02")
 
 
 def test_busy_cpus_leave_a_bound_conclusive_as_they_are_what_remains_in_memory():

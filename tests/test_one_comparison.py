@@ -370,7 +370,8 @@ def bounds(findings: Findings) -> dict[str, float | None]:
     own = {load.best[0]: load.at_most_slower for load in findings.by_load if load.tied and load.best}
     tied = {cell_id for load in findings.by_load for cell_id in load.tied}
     rows = [row for row in findings.comparisons if row.cell_id in tied]
-    return own | {row.cell_id: row.at_most_slower and max(row.at_most_slower, row.ratio.high or 1) for row in rows}
+    reach = {row.cell_id: row.at_most_slower and max(row.at_most_slower, row.ratio.high or 1) for row in rows}
+    return own | {cell_id: most if (most or 1) <= KNOWN else None for cell_id, most in reach.items()}
 
 
 def check_the_bounds(findings: Findings, found: Answer) -> None:

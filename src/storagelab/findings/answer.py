@@ -192,8 +192,7 @@ def figure_of(findings: Findings, cell: CellSummary) -> Estimate | None:
 
 def _most(findings: Findings, loads: Sequence[_Load], tied: Sequence[str]) -> float | None:
     """For each layout of `tied`, its time divided by the time of the truly fastest has an upper bound. Returns the
-    largest of these bounds: 1 for a winner, None if a layout has no bound. A layout's bound is at least the upper end
-    of the interval of its ratio."""
+    largest of these bounds: 1 for a winner, None if a layout has no bound."""
     found = [_most_of(findings, load, load.cells[layout]) for load in loads for layout in tied]
     known = [one for one in found if one is not None]
     return max(known) if len(known) == len(found) else None
@@ -203,7 +202,7 @@ def _most_of(findings: Findings, load: _Load, cell: CellSummary) -> float | None
     if cell.cell_id in load.judged.best[:1]:
         return 1.0 if load.judged.verdict == "winner" else load.judged.at_most_slower
     row = next((row for row in findings.comparisons if row.cell_id == cell.cell_id), None)
-    return None if row is None or row.at_most_slower is None else max(row.at_most_slower, row.ratio.high or 1.0)
+    return None if row is None else row.bound
 
 
 def _next(findings: Findings, load: LoadVerdict) -> Comparison | None:

@@ -18,8 +18,10 @@ from storagelab.findings.model import CellSummary, Compared, Estimate
 from storagelab.findings.raced import Raced, raced
 from storagelab.findings.statements import Statements, reaching_one, state
 from storagelab.findings.times import blocks_judged, compared_of, log_times, measured, provenance_of, timed, usable_runs
+from storagelab.model.config import Config
 from storagelab.model.engines import Provenances
 from storagelab.model.measurement import Measurement, Run, host_of, preparation_of
+from storagelab.model.objects import TEMPORARY
 from storagelab.model.plan import Experiment, Plan
 from storagelab.stats import contrast, order, stalls
 from storagelab.stats import fit as least_squares
@@ -291,6 +293,22 @@ def volumes_of(measurement: Measurement) -> Iterator[tuple[str, Mapping[str, obj
     volumes = table_in(measurement.environment, "volumes")
     for name in volumes:
         yield name, table_in(volumes, name)
+
+
+def is_in_memory(volume: Mapping[str, object]) -> bool:
+    """Whether the facts of a volume say that its files are only in memory."""
+    return volume.get("in_memory") is True or volume.get("filesystem") in ("tmpfs", "ramfs")
+
+
+def lost_in_crash(config: Config, found: Measurement) -> set[str | None]:
+    """The volumes of data or log whose content a crash of the machine loses, because they are in memory or nothing is
+    synced. A volume that only temporary files use may be in memory."""
+    placed = (name for what, name in config.placed.items() if what != TEMPORARY)
+    kept = {*config.data_volumes, config.log_volume, *placed}
+    settings = found.durability.settings if found.durability is not None else ()
+    if any(one.loses == "everything" for one in settings):
+        return kept
+    return {name for name, facts in volumes_of(found) if name in kept and is_in_memory(facts)}
 
 
 def table_in(mapping: Mapping[str, object], key: str) -> Mapping[str, object]:

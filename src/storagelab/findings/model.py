@@ -22,7 +22,7 @@ from storagelab.findings.cell import Sample as Sample
 from storagelab.model.engines import Provenances
 from storagelab.model.loads.base import Unit
 from storagelab.model.plan import PREFERENCES, Factor, Order, Preference
-from storagelab.model.values import Described, Frozen, JsonValue
+from storagelab.model.values import KNOWN, Described, Frozen, JsonValue
 from storagelab.model.values import Estimate as Estimate
 from storagelab.model.waits import Category
 from storagelab.words.names import group_text, noun
@@ -51,6 +51,12 @@ class Comparison(Described):
     across_blocks: bool = False
     at_most_slower: float | None = None
     """an upper bound (95 %, for all cells at once) of this cell's time divided by the time of the truly fastest cell"""
+
+    @property
+    def bound(self) -> float | None:
+        """`at_most_slower`, but at least the upper end of the ratio's interval. None if it is above `KNOWN`."""
+        bound = KNOWN + 1 if self.at_most_slower is None else max(self.at_most_slower, self.ratio.high or 1.0)
+        return bound if bound <= KNOWN else None
 
 
 class Effect(Described):

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
 from storagelab.findings import hosts, limits
-from storagelab.findings.basis import Basis, volumes_of
+from storagelab.findings.basis import Basis, lost_in_crash
 from storagelab.findings.cell import Bound, Spent, in_classes, spent
 from storagelab.findings.comparable import is_steady
 from storagelab.findings.kinds import drive_trends, found_in_cell
@@ -22,7 +22,6 @@ from storagelab.findings.model import CellSummary, Compared, Estimate, JudgedByL
 from storagelab.findings.times import FIGURES, figure_s, figures_of_cell, figures_s, latency_of, measured
 from storagelab.model.config import Config
 from storagelab.model.measurement import RAW_IO, Latency, Measurement, Run, host_of, merged
-from storagelab.model.objects import TEMPORARY
 from storagelab.model.plan import Cell, Factor, Plan, price_of
 from storagelab.model.values import Frozen
 from storagelab.model.waits import Conservation, RawWaits, WaitStat, conservation, mean_of_runs, normalise
@@ -108,22 +107,8 @@ def _summary(cell: Cell, basis: Basis, by_class: bool, **known: Any) -> CellSumm
         drives=_drives(config),
         capacity_bytes=next((_capacity(config, one.environment) for one in runs.values()), None),
         found=found_in_cell([*runs.values()], config),
-        volatile=any(_is_volatile(config, one) for one in runs.values()),
+        volatile=any(lost_in_crash(config, one) for one in runs.values()),
         **known,
-    )
-
-
-def _is_volatile(config: Config, found: Measurement) -> bool:
-    """Whether a crash loses the data or the log. A volume that only temporary files use may be in memory."""
-    kept = {
-        *config.data_volumes,
-        config.log_volume,
-        *(name for what, name in config.placed.items() if what != TEMPORARY),
-    }
-    places = [facts for name, facts in volumes_of(found) if name in kept]
-    settings = found.durability.settings if found.durability is not None else ()
-    return any(one.get("in_memory") or one.get("filesystem") in ("tmpfs", "ramfs") for one in places) or any(
-        one.loses == "everything" for one in settings
     )
 
 

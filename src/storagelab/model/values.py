@@ -47,6 +47,10 @@ class Described(Frozen):
     model_config = ConfigDict(use_attribute_docstrings=True)
 
 
+KNOWN = 2.0
+"""A bound above this factor is shown as "not known"."""
+
+
 class Estimate(Frozen):
     """A figure with its interval at `confidence`. `low` and `high` are None if there are too few runs, or if the runs
     give no bound."""

@@ -180,7 +180,8 @@ def _lacking(
 
 def _device_text(path: Path) -> str:
     facts = host.describe_volume(path)
-    parts = (facts["filesystem"], facts["device"], "virtual disk" if facts["virtual"] else "")
+    medium = "in memory" if facts["in_memory"] else "virtual disk" if facts["virtual"] else ""
+    parts = (facts["filesystem"], facts["device"], medium)
     return ", ".join(str(part) for part in parts if part)
 
 

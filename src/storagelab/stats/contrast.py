@@ -29,7 +29,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from storagelab.model.values import Estimate
+from storagelab.model.values import KNOWN, Estimate
 from storagelab.stats.fit import VARIANCE_FLOOR, Fit, Means, Places, Preparations, Vector
 from storagelab.stats.intervals import ALPHA, MANY, from_logs, maximum_point, range_point, t_point
 
@@ -41,8 +41,6 @@ CAUTION_ALIKE = 0.6
 """If no cell looks noisier than others, `Family.cautious` is this value divided by a cell's degrees of freedom. With
 few runs, a noisy cell may look quiet. With 0, a noisy cell would look slow in 7 to 8 % of experiments with 3 runs.
 """
-KNOWN = 2.0
-"""A bound above this factor is shown as "not known"."""
 RUNS_LEAST = 2
 """If a cell has fewer runs than this, or a block has fewer preparations, there is no test."""
 _NONE = 1e-6

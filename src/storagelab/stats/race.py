@@ -21,7 +21,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from storagelab.stats.contrast import KNOWN, Difference, Family, compare_with_best, ratios, with_best
+from storagelab.model.values import KNOWN
+from storagelab.stats.contrast import Difference, Family, compare_with_best, ratios, with_best
 from storagelab.stats.fit import Fit
 from storagelab.stats.intervals import ALPHA
 

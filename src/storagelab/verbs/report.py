@@ -64,15 +64,16 @@ def report(
     from storagelab.report import writing
     from storagelab.report.sections.contents import document
     from storagelab.report.text import terminal
+    from storagelab.report.words.compared import by_rate
     from storagelab.run import stored
     from storagelab.run.store import FILE_NAME
 
     if folder.is_capture(Path(name)):
         _write_capture(Path(name), format_, output)
         return
-    most = _limit(limit)
     place, experiment, expanded, runs = stored.read(name, results, whole=embed_data)
     findings = analyse(experiment, expanded, runs, fit)
+    most = _limit(limit, by_rate=by_rate(findings))
     how = writing.How(embed_data, sql_server_names, limit=most)
     if brief:
         writing.write_brief(output, place, runs, findings, most)
@@ -114,8 +115,10 @@ def _write_capture(path: Path, format_: str, output: Path | None) -> None:
         writing.tell(path / writing.REPORT_FILE)
 
 
-def _limit(text: str) -> float | None:
-    """Returns the reader's limit, as seconds or as a rate. Returns None if `text` is empty. Raises SpecError."""
+def _limit(text: str, *, by_rate: bool) -> float | None:
+    """Returns the reader's limit, as seconds, or as a rate if the layouts are judged `by_rate`. Returns None if `text`
+    is empty. Raises SpecError if `text` is not of this quantity.
+    """
     from storagelab.spec.units import parse_seconds
 
     if not text:
@@ -125,7 +128,7 @@ def _limit(text: str) -> float | None:
         limit = float(number.replace(",", "")) if per else parse_seconds(text)
     except ValueError:
         limit = 0.0
-    if not 0 < limit < math.inf:
-        hint = 'A time, such as "10ms", or a rate, such as "900/s".'
-        raise SpecError(f"{text!r} is no limit", key="--limit", hint=hint)
+    if not 0 < limit < math.inf or by_rate != bool(per):
+        judged, hint = ("throughput", "Give a rate: 900/s.") if by_rate else ("time", "Give a time: 10ms.")
+        raise SpecError(f"{text!r} is no limit for layouts judged by {judged}", key="--limit", hint=hint)
     return limit

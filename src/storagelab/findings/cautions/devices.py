@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from statistics import median
 
-from storagelab.findings.basis import Evidence, Names, table_in, text_in, volumes_of
+from storagelab.findings.basis import Evidence, Names, is_in_memory, table_in, text_in, volumes_of
 from storagelab.findings.model import Caution, Findings, Severity
 from storagelab.model.measurement import LOAD, Measurement
 from storagelab.model.objects import KEY
@@ -83,18 +83,19 @@ PLACES = {"layout.data", "layout.log", "layout.indexes", "layout.tables", "layou
 
 
 class VirtualDisk(Caution):
-    """Volumes are on a virtual or caching disk, which is not a drive."""
+    """Volumes are on a virtual or caching disk, which is not a drive, or in memory."""
 
     kind, group = "virtual-disk", "drive"
     severity: Severity = "note"
     volumes: Names
     reason: str
     device_model: str
+    in_memory: bool = False
 
     def sentence(self, findings: Findings) -> str:
         names = ", ".join(self.volumes)
         what = f"Volumes {names} are" if len(self.volumes) > 1 else f"Volume {names} is"
-        if self.reason.startswith("memory"):
+        if self.in_memory:
             return f"{what} in memory, so a crash loses everything on it: put no data and no log there."
         reason = in_brackets(without_stop(self.device_model), without_stop(self.reason))
         return (
@@ -103,7 +104,7 @@ class VirtualDisk(Caution):
         )
 
     def brief(self, findings: Findings) -> str:
-        return "nothing in memory is durable" if self.reason.startswith("memory") else "a virtual or caching disk"
+        return "nothing in memory is durable" if self.in_memory else "a virtual or caching disk"
 
 
 class SharedDevice(Caution):
@@ -140,7 +141,7 @@ def check_devices(evidence: Evidence) -> Iterator[Caution]:
     """Gives one caution for each kind of virtual disk, and one for each shared device. Volumes that are throttled
     separately count as separate, even if they are on one device.
     """
-    virtual: dict[tuple[str, str], set[str]] = defaultdict(set)
+    virtual: dict[tuple[str, str, bool], set[str]] = defaultdict(set)
     shared: dict[tuple[str, str], set[tuple[str, str]]] = defaultdict(set)
     seen: dict[str, set[str]] = defaultdict(set)
     for _, _, m in evidence.measurements():
@@ -150,12 +151,13 @@ def check_devices(evidence: Evidence) -> Iterator[Caution]:
             made = text_in(table_in(volume, "made"), "device")  # the kernel gives it a new number in each run
             if volume.get("virtual") is True:
                 reason = text_in(volume, "virtual_reason").removeprefix(f"{made}: ")
-                virtual[reason, text_in(volume, "device_model")].add(name)
+                virtual[reason, text_in(volume, "device_model"), is_in_memory(volume)].add(name)
             if (device := text_in(volume, "device") or text_in(volume, "source")) and device != made:
                 apart = (name if made else _throttled_disk(volume)) if table_in(volume, "throttle") else ""
                 shared[device, apart].add((name, place))
-    for (reason, model), names in virtual.items():
-        yield VirtualDisk(volumes=tuple(sorted(names)), reason=reason, device_model=model)
+    for (reason, model, in_memory), names in virtual.items():
+        volumes = tuple(sorted(names))
+        yield VirtualDisk(volumes=volumes, reason=reason, device_model=model, in_memory=in_memory)
     for (device, _), places in shared.items():
         if len(places) > 1:
             # If a volume's path varies, each of its paths is a place of its own.

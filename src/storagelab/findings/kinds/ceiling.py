@@ -5,8 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from storagelab.findings.basis import Evidence, ratio_of
+from storagelab.findings.basis import Evidence, lost_in_crash, ratio_of
 from storagelab.findings.model import Estimate, Finding, Findings
+from storagelab.model.config import Config
+from storagelab.model.measurement import Measurement
 from storagelab.words.names import capital, level_alone
 from storagelab.words.numbers import ratio_estimate, ratio_text
 
@@ -28,6 +30,8 @@ class Ceiling(Finding, use_attribute_docstrings=True):
     """The layout that waits for drives."""
     gain: Estimate
     """The time of the layout `on_drives` divided by the time of this layout, with the joint interval."""
+    only_log: bool = False
+    """Whether only the log is in memory. Then the layout is a bound for a faster volume for the log."""
 
     @classmethod
     def line(cls, findings: Findings) -> str:
@@ -35,10 +39,17 @@ class Ceiling(Finding, use_attribute_docstrings=True):
         for one in cls.of(findings):
             found.setdefault(_name(findings, one.cell_id), []).append(one.gain)
         bounds = ", ".join(f"{name} {_range(gains)}" for name, gains in found.items())
-        small = all((gain.high or SMALL) < SMALL for gains in found.values() for gain in gains)
+        every = [gain for gains in found.values() for gain in gains]
         loads = "these loads" if len(findings.loads) > 1 else "this load"
-        start = f"Storage is not what limits {loads}" if small else f"No faster volume can gain more with {loads}"
-        return f"{start}: {bounds} times as fast." if found else ""
+        log = all(one.only_log for one in cls.of(findings))
+        if all((gain.high or SMALL) < SMALL for gain in every):
+            start = "The log's volume" if log else "Storage"
+            return f"{start} is not what limits {loads}: {bounds} times as fast." if found else ""
+        what = "volume for the log" if log else "volume"
+        unsure = sum(gain.low is not None and gain.low <= 1 for gain in every)
+        some = f" in {unsure} of {len(every)} comparisons" if len(every) > 1 else ""
+        shown = f"; a gain is not shown{some}" if unsure else ""
+        return f"No faster {what} can gain more with {loads}: {bounds} times as fast{shown}."
 
     @classmethod
     def sentences(cls, findings: Findings) -> list[str]:
@@ -66,10 +77,17 @@ def _range(gains: Sequence[Estimate]) -> str:
 def find(evidence: Evidence) -> Iterator[Ceiling]:
     free = {cell.cell_id for cell in evidence.cells if cell.volatile}
     every = {cell.cell_id for cell in evidence.cells}
+    configs = {cell.cell_id: cell.config for cell in evidence.plan.cells}
+    only_log = {cell_id for cell_id, _, one in evidence.measurements() if _loses_only_log(configs[cell_id], one)}
     loads = [{*load.cells} for load in evidence.basis.stated.judged.loads] or [every]
     for load in loads if all(len(load - free) == 1 for load in loads) else ():
         (on_drives,) = load - free
         for cell_id in sorted(free & load):
             gain = ratio_of(evidence.basis, evidence.plan, cell_id, on_drives)
             if gain is not None:
-                yield Ceiling(cell_id=cell_id, on_drives=on_drives, gain=gain)
+                yield Ceiling(cell_id=cell_id, on_drives=on_drives, gain=gain, only_log=cell_id in only_log)
+
+
+def _loses_only_log(config: Config, found: Measurement) -> bool:
+    others = (*config.data_volumes, *config.placed.values())
+    return lost_in_crash(config, found) == {config.log_volume} and config.log_volume not in others

@@ -162,9 +162,13 @@ def _links(findings: Findings, cautions: Sequence[Caution]) -> list[Link]:
 
 
 def _best_levels(findings: Findings) -> Iterator[Table]:
-    """Yields tables that show the best level of a factor at each level of another factor."""
+    """Yields tables that show the best level of a factor at each level of another factor. If the layouts differ only in
+    this factor and the other factor is a load, there is no table, because the ladder of each load shows the same.
+    """
+    chosen = {factor.name for factor in findings.layout_factors}
     for found in findings.dependences:
-        if not found.best or RaceSummary.of(findings):
+        laddered = not found.averaged and found.within not in chosen
+        if not found.best or laddered or RaceSummary.of(findings):
             continue
         noun, within = factor_noun(found.factor), factor_text(found.within)
         headings = [Heading(within, "text"), Heading(f"best {noun}", "text"), Heading("not told apart from it", "text")]

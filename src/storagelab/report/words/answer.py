@@ -176,7 +176,7 @@ def _use(findings: Findings, choice: Choice, use: str = "use", then: str = "; ")
     if choice.at_most_slower is None or not (told or choice.pattern.needed):
         return f"{undecided}{pattern} may be the fastest; {slower}.{default}"
     they = "they" if pattern.endswith("below") else f"these {meant} {noun(findings.layout_factors, 2)}"
-    return f"{use} {pattern}{then}{'' if told else f'{they} are not told apart; '}{slower}.{default}"
+    return f"{use} {pattern}{then}{'' if told else f'{they} may be the fastest; '}{slower}.{default}"
 
 
 def _volatile(findings: Findings, found: Answer) -> Iterator[str]:
@@ -229,13 +229,16 @@ def pattern_text(findings: Findings, choice: Choice) -> str:
 
 def slower_text(findings: Findings, choice: Choice) -> str:
     """Says how much slower than the fastest the layouts of a choice may be. Then it gives the number of other layouts
-    that may be the fastest.
+    that may be the fastest, with the verdict that they have in the ladder.
     """
     of_one_load = choice.tied[: len(choice.tied) // max(1, len(choice.loads))]
     left = [one for one in of_one_load if one not in choice.meant]
     number = len(left)
     counted = choice.at_most_slower is None and pattern_text(findings, choice).endswith("below")
-    more = f"; {number} more {noun(findings.layout_factors, number)}{_which(findings, choice, left)} may be the fastest"
+    kinds, untold = {verdict_of(findings, one).kind for one in left}, f"{'is' if number == 1 else 'are'} not told apart"
+    verdicts = ["may be the fastest"] * (kinds != {"not-told-apart"}) + [untold] * ("not-told-apart" in kinds)
+    more = f"; {number} more {noun(findings.layout_factors, number)}{_which(findings, choice, left)} "
+    more += " or ".join(verdicts)
     return f"{_at_most_slower(findings, choice)}{more if number and not counted else ''}"
 
 
@@ -390,7 +393,8 @@ def next_text(findings: Findings, step: Next) -> str:
     if is_demo:
         return "repeat it on an idle machine: storagelab demo --results NEW; or change it: storagelab init ceiling"
     if step.step == "race":
-        return "repeat the layouts that are left: storagelab run SPEC --find-best --budget 2h"
+        within = "".join(f" --within {100 * one.within:g}%" for one in RaceSummary.of(findings) if one.within)
+        return f"repeat the layouts that are left: storagelab run SPEC --find-best{within} --budget 2h"
     if step.step != "repetitions" or step.repetitions is None:
         rest = f", with {count(step.repetitions)} repetitions" if step.repetitions else ""
         return next(one.next_step for one in findings.cautions if one.kind == step.step) + rest

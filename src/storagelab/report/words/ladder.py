@@ -65,12 +65,12 @@ def verdict_of(findings: Findings, cell_id: str) -> Mark:
     if cell_id in judged.best[:1] and judged.verdict == "winner":
         return Mark("fastest", "fastest")
     if cell_id in judged.best[:1]:
-        tied = [one.at_most_slower for one in findings.comparisons if one.cell_id in judged.tied]
+        tied = [one.bound for one in findings.comparisons if one.cell_id in judged.tied]
         return _front(findings, max(filter(None, tied), default=None) if tied else judged.at_most_slower)
     if found is None:
         return Mark("not-judged", "")
     if not found.distinguishable:
-        return _front(findings, found.at_most_slower) if found.may_be_fastest else Mark("not-fastest", "not fastest")
+        return _front(findings, found.bound) if found.may_be_fastest else Mark("not-fastest", "not fastest")
     least = found.ratio.low
     known = f", {numbers.at_least_slower(least)}" if least and least > _ANY else ""
     return Mark("slower", f"slower{known}")
