@@ -26,7 +26,7 @@ ABOUT_THIS_MACHINE = {
     "on one device": "volumes", "few reads reach the drive": "scale|table_size|volumes|limits",
     "this measures memory": "scale|table_size", "how much data your files make": "your own tables",
     "runs may be measured before the redo log is full": "MariaDB", "the trace has": "your own",
-    "are too short": "Its runs are short", "data is prepared": "makes the tables once",
+    "are too short": "The runs are short", "data is prepared": "makes the tables once",
 }  # fmt: skip
 """The facts that `plan` lacks until a user adds them, and the messages that ask for them."""
 

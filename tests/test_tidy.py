@@ -82,8 +82,8 @@ MAY_OPEN = re.compile(
     r"report/(?:drawing/vega|page/)|validation/|"
     r"capture/tracing|profiles/__init__|predicting/prediction|drives/fitting|"
     r"verbs/(?:_so_far|validate)|"
-    r"capture/folder|servers/(?:attached|private|programs|templates)|loads/(?:fio|own_files|transactions)|"
-    r"engines/(?:fio/sender|postgres/(?:preflight|server)|\w+/loads/inserts|sqlserver/layout)"
+    r"capture/folder|servers/(?:attached|private|programs|templates)|loads/(?:fio|own_files|sysbench|transactions)|"
+    r"engines/(?:fio/sender|postgres/(?:layout|preflight|server)|\w+/loads/inserts|sqlserver/layout)"
 )
 
 

@@ -42,20 +42,7 @@ _WORDS = re.compile(r"^(?:FATAL|ERROR|PANIC|error): (.*)$|^(invalid option: .*)$
 
 
 BEGINNING = "storagelab-beginning.lua"
-_BEGINNING = """local made = sysbench.sql.driver
-function sysbench.sql.driver(...)
-  local driver = made(...)
-  local function connect()
-    local session = driver:connect()
-    session:query("STATEMENT")
-    return session
-  end
-  return setmetatable({connect = connect}, {__index = function(_, name)
-    return function(_, ...) return driver[name](driver, ...) end
-  end})
-end
-assert(loadfile(assert(package.searchpath("MODULE", package.path))))()
-"""
+_BEGINNING = Path(__file__).with_name("beginning.lua").read_text("utf-8")
 _ASKING = """sysbench.cmdline.commands = {ask = {function()
   print("answer: " .. tostring(sysbench.sql.driver():connect():query_row("STATEMENT")))
 end}}
