@@ -396,8 +396,8 @@ def stated_at(
 
 def _as_compared(effect: Effect, judged: JudgedByLoad, ids: Mapping[str, str]) -> Effect:
     """Returns the effect with the ratio of the verdict's comparison, if there is one for the same two layouts. So
-    reports show one interval for one ratio. An effect at one level of each other factor compares two layouts. If one of
-    them is the best layout, the verdict compares them, too.
+    reports show the same interval wherever they show the same ratio. An effect at one level of each other factor
+    compares two layouts. If one of them is the best layout, the verdict compares them, too.
     """
     pair = [ids.get(key({**effect.at, effect.factor: level})) for level in (effect.baseline, effect.level)]
     row = next((row for row in judged.comparisons if {row.cell_id, row.best_cell_id} == {*pair}), None)

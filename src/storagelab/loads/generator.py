@@ -126,7 +126,7 @@ class Process:
         # converts times of the same clock.
         self._to_epoch_s = time.time() - time.monotonic()
         with (self._folder / "said").open("xb") as output, uninterrupted():
-            if program.owner is not None:  # from here on, the program's user may replace its files by links
+            if program.owner is not None:  # from here on, this account may replace these files by links
                 give(program.owner, *self._folder.iterdir(), self._folder)
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=self._folder,

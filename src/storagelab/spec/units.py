@@ -149,8 +149,8 @@ def value_with_unit(path: str, value: object) -> tuple[str, object]:
 
 
 def with_unit_read(tables: Mapping[str, Any]) -> dict[str, Any]:
-    """Converts each value with a unit in `tables`, and moves it to the plain key. Raises SpecError that names
-    the key.
+    """Converts each value with a unit in `tables`, and stores it under the key without a unit. Raises SpecError that
+    names the key.
     """
     errors: list[SpecError] = []
     read = {

@@ -5,8 +5,8 @@ Version 1: the limit is set for the root group. It applies to all requests to th
 requests, and the kernel's writeback for them, which belongs to no other group.
 
 Version 2: the root group can't have limits. So every top-level group gets the same limit, and storagelab must run in
-one of them. Buffered writes to a file belong to the group that first wrote to the file. This was tested with direct
-writes, and with buffered writes that the process itself synchronizes.
+one of them. Buffered writes to a file belong to the group that first wrote to the file. We tested such limits with
+direct writes, and with buffered writes that the process itself syncs.
 """
 
 from __future__ import annotations

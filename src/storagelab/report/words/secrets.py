@@ -35,7 +35,7 @@ def masked(text: str) -> str:
 
 def masked_json(text: str) -> str:
     """Returns the JSON document `text` with `masked` applied to each of its strings."""
-    small = text.lower()  # a search first: a large export has millions of characters, and usually no such word
+    small = text.lower()  # a search first, because a large export usually has none of these words
     if not any(word in small for word in _TELL):
         return text
     return _JSON_STRING.sub(lambda found: json.dumps(masked(json.loads(found[0])), ensure_ascii=False), text)
