@@ -156,5 +156,5 @@ def test_ctrl_c_gives_the_prompt_back_and_the_page_of_what_is_stored(home):
             os.write(terminal, b"\x03")
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 130
     assert "report: results/small/report.html" in said.decode()
-    told = r'data-reload-s="0">Stopped at run \d+ of 800\. .* This page shows \d+ of 800 runs\.'
+    told = r'"0">Stopped at run \d+ of 800: \d+ runs are still to make\. .* This page shows \d+ of 800 runs\.'
     assert re.search(told, (home / "results/small/report.html").read_text())

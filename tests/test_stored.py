@@ -151,7 +151,7 @@ def test_of_very_many_runs_a_report_reads_the_series_of_the_first_repetitions_an
         assert one.measurement.model_dump(exclude=dropped) == whole.measurement.model_dump(exclude=dropped)
     code, _, _ = typed("report", "files")
     page = (store.parent / "report.html").read_text()
-    assert (code, "are those of the first 2 repetitions of each layout" in page) == (0, True)
+    assert (code, "are only those of the first 2 repetitions of each layout" in page) == (0, True)
     exported = json.loads(typed("export", "files")[1])
     assert all(run["measurement"]["series"]["at_s"] for cell in exported["cells"] for run in cell["runs"])
 
