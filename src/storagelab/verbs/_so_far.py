@@ -104,7 +104,8 @@ class SoFar:
         elif early_s <= 0:
             self._make(self.progress_text(), _LONGEST_S)
         elif early_s < self._progress.left_s():
-            self._late(f"comes in {numbers.duration(early_s)}")
+            share = numbers.percent(LARGEST_SHARE)
+            self._late(f"comes in {numbers.duration(early_s)}, because pages take at most {share} of the time")
 
     def progress_text(self) -> str:
         """Returns how far the runs are, with the time of day, and the next run if runs are made one after the other."""
@@ -127,9 +128,8 @@ class SoFar:
     def _late(self, when: str) -> None:
         """Reports that a page is late. Reports this only once for each page."""
         if not self._told_late:
-            share = numbers.percent(LARGEST_SHARE)
-            which = "the page so far: the next one" if self.is_made else "no page yet: the first one"
-            self._progress.say(f"{which} {when}, as pages take at most {share} of the time")
+            which = "the page so far: the next one" if self._page.exists() else "no page yet: the first one"
+            self._progress.say(f"{which} {when}")
         self._told_late = True
 
     def stopped(self) -> None:
