@@ -337,11 +337,11 @@ def _none(findings: Findings, found: Answer) -> Iterator[str]:
 
 
 def _largest_effect(findings: Findings) -> Iterator[str]:
-    """States the largest effect of a factor that the user can choose. Nothing if there are only two cells, because
-    their ladder already shows this effect.
+    """States the largest effect of a factor that the user can choose. With a single factor, the ladder already shows
+    it, so there is no sentence.
     """
     choosable = {factor.name for factor in findings.layout_factors}
-    told = [one for one in findings.effects if one.factor in choosable] if len(findings.cells) > 2 else []
+    told = [one for one in findings.effects if one.factor in choosable] if len(findings.factors) > 1 else []
     effects = compared.of_choices(findings, told, at=False)
     if compared.largest(effects) is not None:
         yield compared.largest_text(findings, effects)
