@@ -33,7 +33,7 @@ def test_a_folder_of_results_becomes_frames_of_pandas(stored):
     assert isinstance(results.runs, pandas.DataFrame)
     assert len(results.runs) == 12
     assert list(results.runs.groupby(FILES)["elapsed_s"].count()) == [6, 6]
-    assert set(results.cells["verdict"]) <= {"best", "may-be-fastest", "not-fastest", "slower"}
+    assert set(results.cells["verdict"]) <= {"fastest", "may-be-fastest", "not-told-apart", "not-fastest", "slower"}
     assert results.waits["wait_s"].gt(0).any()
     assert set(results.series["quantity"]) == {"rows_per_s", "volume.a.write_bytes_per_s"}
 

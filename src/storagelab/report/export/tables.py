@@ -22,6 +22,7 @@ from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, Plan
 from storagelab.model.values import JsonValue
 from storagelab.report.export.as_json import measured
+from storagelab.report.words.ladder import verdict_of
 from storagelab.report.words.secrets import masked
 from storagelab.words.names import unmet_text
 
@@ -154,7 +155,8 @@ def _series_fields(run: Run) -> Iterator[Fields]:
 
 
 def _cell_fields(findings: Findings, cell: CellSummary) -> Fields:
-    fields = _of(cell, (*CELL_COLUMNS[:7], *CELL_COLUMNS[-2:])) | {"verdict": _verdict(findings, cell.cell_id)}
+    kind = verdict_of(findings, cell.cell_id).kind
+    fields = _of(cell, (*CELL_COLUMNS[:7], *CELL_COLUMNS[-2:])) | {"verdict": None if kind == "not-judged" else kind}
     if cell.elapsed_s is not None:
         fields |= _with_ends("mean", cell.elapsed_s.mean, "_s")
         fields |= {f"{name}_s": getattr(cell.elapsed_s, name) for name in ("median", "sd", "minimum", "maximum")}
@@ -169,17 +171,6 @@ def _with_ends(name: str, estimate: Estimate, unit: str = "") -> dict[str, Value
     return {
         f"{name}{unit}": estimate.value, f"{name}_low{unit}": estimate.low, f"{name}_high{unit}": estimate.high
     }  # fmt: skip
-
-
-def _verdict(findings: Findings, cell_id: str) -> str | None:
-    """Returns the kind of a cell's verdict, such as "slower"; None if the cell is not judged."""
-    judged = findings.load_of(cell_id) or findings
-    if cell_id in judged.best[:1]:
-        return "best"
-    if cell_id in judged.tied:
-        return "may-be-fastest"
-    compared = next((row for row in findings.comparisons if row.cell_id == cell_id and row.tested), None)
-    return None if compared is None else "slower" if compared.distinguishable else "not-fastest"
 
 
 # --- files -----------------------------------------------------------------------------------------------------------
