@@ -25,9 +25,9 @@ figures! {
         sector_bytes: Figure<u32> [512, 1 << 16];
         /// CPU time of the host per request.
         host_cpu_ns: Figure<u64> [0, SEC];
-        /// From a request's turn to its completion, without its data.
+        /// Time from a request's turn to its completion, without its data.
         latency_ns: Figure<u64> [1, SEC];
-        /// Jitter of this latency, either way.
+        /// Jitter of this latency, in either direction.
         jitter_per_mille: Figure<u32> [0, 1000];
         /// The most data, both directions together.
         bytes_per_s: Figure<u64> [1_000_000, 1 << 40];

@@ -24,9 +24,9 @@ figures! {
         sector_bytes: Figure<u32> [512, 1 << 16];
         /// CPU time of the host per request.
         host_cpu_ns: Figure<u64> [0, SEC];
-        /// From the drive to the host.
+        /// Rate of the link from the drive to the host.
         link_read_bytes_per_s: Figure<u64> [1_000_000, 1 << 40];
-        /// From the host to the drive.
+        /// Rate of the link from the host to the drive.
         link_write_bytes_per_s: Figure<u64> [1_000_000, 1 << 40];
     }
 }
@@ -34,7 +34,7 @@ figures! {
 figures! {
     /// Reads of the flash.
     Reads {
-        /// From a read's arrival to its data, without the link.
+        /// Time from a read's arrival to its data, without the link.
         read_ns: Figure<u64> [1, SEC];
         /// Contiguous bytes that one die holds.
         die_bytes: Figure<u32> [512, 1 << 24];
@@ -46,7 +46,7 @@ figures! {
 figures! {
     /// Writes: the buffer, the cache, and the flash behind it.
     Writes {
-        /// Overhead of a write besides link and buffer.
+        /// Time that a write takes besides link and buffer.
         write_command_ns: Figure<u64> [0, SEC];
         /// Data that the drive buffers before they are programmed.
         buffer_bytes: Figure<u64> [1, 1 << 40];

@@ -16,9 +16,9 @@ figures! {
         usable_bytes: Figure<u64>;
         /// Smallest write.
         sector_bytes: Figure<u32>;
-        /// Speed of the platters.
+        /// Revolutions of the platters in a minute.
         revolutions_per_minute: Figure<u64>;
-        /// Surfaces with a head each.
+        /// Number of surfaces. Each has its own head.
         surfaces: Figure<u64>;
         /// Sustained rate over many outer tracks.
         outer_bytes_per_s: Figure<u64>;
@@ -46,9 +46,9 @@ figures! {
 figures! {
     /// Electronics, queue and buffer.
     Electronics {
-        /// Overhead of a request besides arm and platters.
+        /// Time that a request takes besides arm and platters.
         command_ns: Figure<u64>;
-        /// From the disk's buffer to the host.
+        /// Rate from the disk's buffer to the host.
         interface_bytes_per_s: Figure<u64>;
         /// The most bytes that the disk reads ahead.
         read_ahead_bytes: Figure<u64>;

@@ -51,11 +51,11 @@ figures! {
         programs_before_read: Figure<u32>;
         /// Overhead of a read besides the die and the link.
         read_command_ns: Figure<u64> [0, SEC];
-        /// Overhead of a write besides the link.
+        /// Time that a write takes besides the link.
         write_command_ns: Figure<u64> [0, SEC];
-        /// From the drive to the host.
+        /// Rate of the link from the drive to the host.
         link_read_bytes_per_s: Figure<u64> [1_000_000, 1 << 40];
-        /// From the host to the drive.
+        /// Rate of the link from the host to the drive.
         link_write_bytes_per_s: Figure<u64> [1_000_000, 1 << 40];
         /// Pages that the drive buffers before they are programmed.
         buffer_pages: Figure<u32> [1, 1 << 24];

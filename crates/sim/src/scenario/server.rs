@@ -83,9 +83,9 @@ const MOST_OF_A_COST: u64 = 1 << 24;
 figures! {
     /// Costs in time, bytes or number.
     Costs {
-        /// Part of the machine's memory that is the buffer pool.
+        /// The share of the machine's memory that the buffer pool takes.
         pool_per_mille: Figure<u64> [0, 1000];
-        /// A quantum.
+        /// The longest time that a worker runs before it yields the core.
         quantum_ns: Figure<u64> [US, LONGEST_COST_NS];
         /// Time that an idle core takes until it runs a worker that became runnable.
         wake_ns: Figure<u64> [0, LONGEST_COST_NS];
@@ -93,7 +93,7 @@ figures! {
         row_cpu_ns: Figure<u64> [1, LONGEST_COST_NS];
         /// CPU time of a point read of a row in memory.
         read_row_cpu_ns: Figure<u64> [0, LONGEST_COST_NS];
-        /// Jitter of CPU times, either way, in per mille.
+        /// Jitter of CPU times in either direction, in per mille.
         cpu_jitter_per_mille: Figure<u64> [0, 1000];
         /// The longest piece of work before a worker checks the state of the world again.
         burst_ns: Figure<u64> [1, LONGEST_COST_NS];
@@ -123,23 +123,23 @@ figures! {
         checkpoint_period_ns: Figure<u64> [0, LONGEST_PERIOD_NS];
         /// Most writes that a checkpoint has in progress.
         checkpoint_writes: Figure<u64> [1, MOST_OF_A_COST];
-        /// A checkpoint pauses when its writes take longer than this.
+        /// A checkpoint pauses if its writes take longer.
         checkpoint_latency_ns: Figure<u64> [US, LONGEST_COST_NS];
         /// The length of this pause.
         checkpoint_pause_ns: Figure<u64> [0, LONGEST_COST_NS];
-        /// The lazy writer starts when a smaller part of the pool is free.
+        /// The lazy writer starts if the free part of the pool is smaller.
         lazy_low_per_mille: Figure<u64> [0, 1000];
-        /// The lazy writer stops when this part of the pool is free.
+        /// The lazy writer stops once this part of the pool is free.
         lazy_high_per_mille: Figure<u64> [0, 1000];
         /// Most writes that the lazy writer has in progress.
         lazy_writes: Figure<u64> [1, MOST_OF_A_COST];
-        /// Log of a row.
+        /// Bytes of log for a row.
         log_row_bytes: Figure<u64> [0, MOST_OF_A_COST];
-        /// Log of a page-sized row, including the log of its new page.
+        /// Bytes of log for a page-sized row, including the log of its new page.
         log_page_row_bytes: Figure<u64> [0, MOST_OF_A_COST];
-        /// Log of a split.
+        /// Bytes of log for a page split.
         log_split_bytes: Figure<u64> [0, MOST_OF_A_COST];
-        /// Log of a transaction's beginning and end.
+        /// Bytes of log for a transaction's beginning and end.
         log_transaction_bytes: Figure<u64> [0, MOST_OF_A_COST];
         /// The longest block of log.
         log_block_bytes: Figure<u64> [512, MOST_OF_A_COST];
