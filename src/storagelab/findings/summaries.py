@@ -183,8 +183,7 @@ def _latency(of_runs: Sequence[tuple[str, Latency]]) -> dict[str, Estimate]:
         of_host.setdefault(name, []).append(latency)
     if len(of_host) < 2:
         return figures_of_cell([latency for _, latency in of_runs])
-    together = (merged(of) for of in of_host.values())
-    return figures_of_cell([one for one in together if one is not None])
+    return figures_of_cell([one for one in map(merged, of_host.values()) if one is not None])
 
 
 def _latency_of_runs(of_runs: Sequence[tuple[str, Latency]]) -> dict[str, Estimate]:

@@ -198,10 +198,9 @@ def objects_of(name: str, node: str, spec: OnClaims, wanted: JobOptions) -> list
     """Returns all objects that make the campaign `name` on a node. If `node` is "", any node may be used."""
     own = object_name(name, *(node,) * bool(node))
     claims = {class_: object_name(own, "on", volume) for class_, volume in spec.volumes.items()}
-    listed = [_claim(claim, name, class_, wanted.size) for class_, claim in claims.items()]
     return [
         _spec(own, name, spec),
-        *listed,
+        *(_claim(claim, name, class_, wanted.size) for class_, claim in claims.items()),
         _claim(_results_of(own), name, wanted.results_class, "2Gi"),
         _job(own, name, node, spec, claims, wanted),
     ]
@@ -253,8 +252,7 @@ def _results_of(own: str) -> str:
 
 
 def _meta(own: str, name: str) -> Value:
-    labels = {"app.kubernetes.io/name": "storagelab", CAMPAIGN: object_name(name)}
-    return {"name": own, "labels": labels}
+    return {"name": own, "labels": {"app.kubernetes.io/name": "storagelab", CAMPAIGN: object_name(name)}}
 
 
 def _spec(own: str, name: str, spec: OnClaims) -> Object:

@@ -191,8 +191,7 @@ class Search:
 
     def price(self, places: Places) -> float | None:
         """The price of the volumes that a placement uses, or None if one of them has no price."""
-        used = set(self.layout(places).places.values())
-        prices = [self.question.asked.volumes[name].price for name in used]
+        prices = [self.question.asked.volumes[name].price for name in set(self.layout(places).places.values())]
         return None if None in prices else sum(one for one in prices if one is not None)
 
     def run(self, seed: int = 1) -> None:

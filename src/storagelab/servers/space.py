@@ -181,8 +181,7 @@ def _lacking(
 def _device_text(path: Path) -> str:
     facts = host.describe_volume(path)
     medium = "in memory" if facts["in_memory"] else "virtual disk" if facts["virtual"] else ""
-    parts = (facts["filesystem"], facts["device"], medium)
-    return ", ".join(str(part) for part in parts if part)
+    return ", ".join(str(part) for part in (facts["filesystem"], facts["device"], medium) if part)
 
 
 def check_place_names(needs: Iterable[VolumeNeed], is_barred: Callable[[str], bool], problem: str) -> None:

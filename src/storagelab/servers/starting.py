@@ -251,8 +251,7 @@ class Starter(Generic[P]):
         """Maps settings to the cell that has these settings and the most connections."""
         for config in configs:
             key = tuple(self._texts(config).items())
-            known = neediest.setdefault(key, config)
-            if config.database_load.connections > known.database_load.connections:
+            if config.database_load.connections > neediest.setdefault(key, config).database_load.connections:
                 neediest[key] = config
         kinds = list(neediest.values())
         parts = [kinds[start : start + _AT_ONCE] for start in range(0, len(kinds), _AT_ONCE)][::-1]

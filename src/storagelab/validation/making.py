@@ -321,8 +321,7 @@ def _with_checks(one: ArticlePlan | ArticleWithoutRuns, asked: Request) -> Artic
     if isinstance(one, ArticleWithoutRuns) or not asked.checks or not one.plan.runs:
         return one
     other = _at_another_scale(one, asked)
-    judged = [figure for figure in one.article.figures if figure.use == "judged"]
-    inputs = one.article.open if judged else ()
+    inputs = one.article.open if any(figure.use == "judged" for figure in one.article.figures) else ()
     own = {each.what: each.values[0] for each in inputs}
     chosen = [own] * bool(own) + [own | {each.what: value} for each in inputs for value in each.values[1:]]
     variants = [

@@ -172,8 +172,7 @@ class Journal:
         for device in devices:
             ours, theirs = self.of(device).claim, registered.get(device)
             if (claim := theirs or ours) is not None:
-                is_known = bool(ours and theirs and ours.token and ours.token == theirs.token)
-                found.append((claim, is_known))
+                found.append((claim, bool(ours and theirs and ours.token and ours.token == theirs.token)))
         return found
 
     def _events(self) -> Iterator[tuple[int, _Event]]:

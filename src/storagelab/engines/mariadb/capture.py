@@ -235,8 +235,7 @@ class WatchedMariaDB:
         return Thing(label, database, name, "table", folder)
 
     def thing_of(self, path: str) -> Thing | None:
-        plain = path.removesuffix(" (deleted)")
-        place = Path(plain)
+        place = Path(path.removesuffix(" (deleted)"))
         if not place.is_absolute():
             place = self._data / place
         known = [folder for folder in self._is_temporary if place.is_relative_to(folder)]

@@ -124,8 +124,7 @@ def parse_dsn(dsn: str, key: str) -> Address:
         _refuse("it does not begin with mssql://", key)
     if not host or not parts.username:
         _refuse("it names no host or no user", key)
-    unknown = sorted(options.keys() - {"instance", "encrypt"})
-    if unknown:
+    if options.keys() - {"instance", "encrypt"}:
         _refuse("it has an unknown option; known are encrypt and instance", key)
     encryption = options.get("encrypt", "request")
     if encryption not in ENCRYPTION:

@@ -65,8 +65,7 @@ class OddRun(Caution):
         )
 
     def sentence(self, findings: Findings) -> str:
-        where = self.where(findings)
-        cell = where.replace("(", "with ", 1).removesuffix(")")
+        cell = self.where(findings).replace("(", "with ", 1).removesuffix(")")
         counted = self.slow - self.left_out if self.left_out < self.runs else 0
         if counted > 0 and self.cell_runs and self.ratio > 1:
             up_to = "up to " if counted > 1 else ""

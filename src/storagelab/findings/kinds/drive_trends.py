@@ -193,5 +193,4 @@ def _rank_correlation(one: Sequence[float], other: Sequence[float]) -> float:
 def _ranks(values: Sequence[float]) -> Vector:
     """The ranks of values, from 0. Equal values get the mean of their ranks."""
     _, place, counts = np.unique(np.asarray(values, dtype=float), return_inverse=True, return_counts=True)
-    ends = np.cumsum(counts)
-    return np.asarray((ends - (counts + 1) / 2)[place], dtype=float)
+    return np.asarray((np.cumsum(counts) - (counts + 1) / 2)[place], dtype=float)

@@ -52,8 +52,7 @@ def _apart(sd: float) -> str:
 
 
 def find(evidence: Evidence) -> Iterator[PreparedAgain]:
-    fitted = evidence.basis.fitted
-    between = fitted.preparations
+    between = evidence.basis.fitted.preparations
     if between is None or between.df < 1:
         return
     again = between.counts > 1
