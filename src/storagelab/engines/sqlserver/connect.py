@@ -210,9 +210,8 @@ def connect(target: TargetConfig, application: str = "storagelab", database: str
     """
     dsn = address_of(target)
     hint = "check host, port, database, user and password, for example with sqlcmd"
-    with quoting(
-        target, (DriverError, ValueError), words_of, "can't connect", hint
-    ):  # ValueError: bytes are not valid text
+    # ValueError: bytes are not valid text
+    with quoting(target, (DriverError, ValueError), words_of, "can't connect", hint):
         return Session(replace(dsn, database=database) if database is not None else dsn, application)
 
 
