@@ -29,11 +29,7 @@ class PreparedAgain(Finding, use_attribute_docstrings=True):
     least: int = Field(ge=1)
     """The smallest number of preparations of a level that was prepared several times."""
 
-    @classmethod
-    def sentences(cls, findings: Findings) -> list[str]:
-        return [one.sentence() for one in cls.of(findings)]
-
-    def sentence(self) -> str:
+    def sentence(self, findings: Findings) -> str:  # noqa: ARG002
         low, high = self.sd.low, self.sd.high
         interval = "" if low is None or high is None else f" (95 % CI {_apart(low)} to {_apart(high)})"
         few = " Few preparations give wide intervals: raise blocks and repetitions." if self.least < _ENOUGH else ""
