@@ -106,9 +106,8 @@ def test_a_variable_that_is_not_set_is_named_with_an_example(scratch, monkeypatc
     monkeypatch.delenv("LAB", raising=False)
     example = {"postgres": "postgresql://user:password@host/database", "mariadb": "mysql://user:password@host/"}
     assert str(refused(small(scratch, engine=engine, dsn_env="LAB"), scratch)) == (
-        "target.dsn_env: the environment variable LAB is not set\n"
-        f"  for example: export LAB={example[engine]}"
-    )  # fmt: skip
+        f"target.dsn_env: the environment variable LAB is not set\n  for example: export LAB={example[engine]}"
+    )
 
 
 def test_a_server_that_is_not_there_is_said_with_what_to_check(scratch):

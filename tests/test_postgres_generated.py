@@ -64,10 +64,9 @@ def test_every_table_and_index_lies_where_the_layout_says(spread_out):
     assert found["data files of pgbench_accounts"] == ("3", True)
     tables, ok = found["place of the tables"]
     assert ok
-    assert [text.removeprefix(f"{scratch}/").replace("storagelab-tested-0badcafe/",
-    "") for text in tables.split(", ")] == [
-        "a/data-file-0001", "a/data-file-0003", "b/data-file-0002", "b/on-b"
-    ]  # fmt: skip
+    assert [
+        text.removeprefix(f"{scratch}/").replace("storagelab-tested-0badcafe/", "") for text in tables.split(", ")
+    ] == ["a/data-file-0001", "a/data-file-0003", "b/data-file-0002", "b/on-b"]
     assert found["place of the indexes"][0].endswith("c/storagelab-tested-0badcafe/on-c")
     assert found["place of temporary files"] == (found["place of the indexes"][0], True)
     assert all(ok for _, ok in found.values())

@@ -34,9 +34,7 @@ def make(folder, *, jobs: int = 1, stop_after: int = 10**6) -> None:
     spec = experiment()
     with Store.writing(folder, spec) as store:
         rounds = Racing(spec, store.runs())
-        loop.run_all(
-            rounds.state.plan, store, site_at(folder), Listening(stop_after), jobs=jobs, rounds=rounds
-        )  # fmt: skip
+        loop.run_all(rounds.state.plan, store, site_at(folder), Listening(stop_after), jobs=jobs, rounds=rounds)
 
 
 def results(folder) -> dict[tuple[str, int], str]:

@@ -103,9 +103,7 @@ class Transactions(NamedTuple):
 
     def latency(self) -> Latency | None:
         values, counts = np.unique(self.latency_us, return_counts=True)
-        return latency_of(
-            (round(value * _NS_PER_US), int(count)) for value, count in zip(values, counts, strict=True)
-        )  # fmt: skip
+        return latency_of((round(value * _NS_PER_US), int(count)) for value, count in zip(values, counts, strict=True))
 
     def series(self, edges_s: Sequence[float]) -> dict[str, tuple[float | None, ...]]:
         """Returns columns of a time series over the intervals between the edges: the transactions per second, and their

@@ -308,9 +308,7 @@ def _refuse_one_device_twice(question: Question) -> None:
         first = next((found[key] for key in keys if found.get(key, name) != name), None)
         if first is not None:
             hint = f"Name a folder on another device; or leave {name} out, and place its objects on {first}."
-            raise SpecError(
-                f"is on the same device as {first}", file=question.file, key=f"volumes.{name}", hint=hint
-            )  # fmt: skip
+            raise SpecError(f"is on the same device as {first}", file=question.file, key=f"volumes.{name}", hint=hint)
         found |= {key: name for key in (device, number) if key is not None}
 
 

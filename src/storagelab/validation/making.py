@@ -451,9 +451,7 @@ def _runs(
         attempts = store.attempts()
         pending = scheduling.pending(one.plan, attempts)
         at_once = loop.processes(one.plan, pending, one.found, asked.jobs)
-        with RunProgress(
-            one.plan, pending, store.durations(), console, folder, check, at_once=at_once
-        ) as progress:  # fmt: skip
+        with RunProgress(one.plan, pending, store.durations(), console, folder, check, at_once=at_once) as progress:
             progress.say(f"article {one.article.id}: {len(pending)} runs to make, {len(attempts)} stored already")
             loop.run_all(one.plan, store, one.site, progress, jobs=at_once)
         found: dict[str, list[Measurement]] = {}

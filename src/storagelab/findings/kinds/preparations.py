@@ -56,9 +56,7 @@ def find(evidence: Evidence) -> Iterator[PreparedAgain]:
     tails = (special.chdtri(between.df, ALPHA / 2), special.chdtri(between.df, 1 - ALPHA / 2))
     low, high = (math.sqrt(variance * between.df / float(tail)) for tail in tails)
     sd = math.sqrt(variance)
-    made = {
-        number for row in np.flatnonzero(again) for number in np.flatnonzero(~np.isnan(between.every[row]))
-    }  # fmt: skip
+    made = {number for row in np.flatnonzero(again) for number in np.flatnonzero(~np.isnan(between.every[row]))}
     yield PreparedAgain(
         sd=Estimate(value=sd, low=min(low, sd), high=max(high, sd), confidence=CONFIDENCE),
         of_runs=_of_runs(evidence), preparations=len(made), least=int(between.counts[between.counts > 1].min()),
