@@ -190,8 +190,7 @@ class JobOptions(NamedTuple):
 
 def object_name(name: str, *more: str) -> str:
     """Makes a name for an object, of small letters, digits and `-`."""
-    whole = "-".join((name[:_LONGEST_NAME], *more)).lower()
-    return re.sub(r"[^a-z0-9]+", "-", whole)[:63].strip("-")
+    return re.sub(r"[^a-z0-9]+", "-", "-".join((name[:_LONGEST_NAME], *more)).lower())[:63].strip("-")
 
 
 def objects_of(name: str, node: str, spec: OnClaims, wanted: JobOptions) -> list[Object]:
@@ -251,7 +250,7 @@ def _results_of(own: str) -> str:
     return object_name(own, "results")
 
 
-def _meta(own: str, name: str) -> Value:
+def _meta(own: str, name: str) -> Object:
     return {"name": own, "labels": {"app.kubernetes.io/name": "storagelab", CAMPAIGN: object_name(name)}}
 
 
@@ -301,14 +300,9 @@ def _job(own: str, name: str, node: str, spec: OnClaims, claims: Mapping[str, st
                     "onExitCodes": {"containerName": "storagelab", "operator": "In", "values": [1, 2]}},
                 ]
             },
-            "template": {"metadata": {"labels": _labels(meta)}, "spec": pod},
+            "template": {"metadata": {"labels": meta["labels"]}, "spec": pod},
         },
     }  # fmt: skip
-
-
-def _labels(meta: Value) -> Value:
-    assert isinstance(meta, Mapping)
-    return meta["labels"]
 
 
 def _container(name: str, spec: OnClaims, claims: Mapping[str, str], wanted: JobOptions) -> Value:

@@ -156,9 +156,8 @@ def _lacking(
     for config in configs:
         sharing: dict[int, list[tuple[str, Path]]] = {}
         for name, path in site.volume_paths(config).items():
-            if not path.exists():
-                continue
-            sharing.setdefault(os.stat(path).st_dev, []).append((name, path))
+            if path.exists():
+                sharing.setdefault(os.stat(path).st_dev, []).append((name, path))
         for device, volumes in sharing.items():
             wanted = sum(bytes_on(config, name) for name, _ in volumes)
             if device not in hungriest or wanted > hungriest[device][0]:

@@ -278,8 +278,7 @@ class Starter(Generic[P]):
             self._check_cell(programs, config)
 
     def _check_cell(self, programs: P, config: Config) -> None:
-        expected = self.check(programs, self.settings(config))
-        check_connections(config, int(expected["max_connections"]))
+        check_connections(config, int(self.check(programs, self.settings(config))["max_connections"]))
 
     def _texts(self, config: Config) -> dict[str, str]:
         return {name: self.text(value) for name, value in self.settings(config).items()}

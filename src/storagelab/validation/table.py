@@ -388,8 +388,7 @@ def _published_text(figure: PublishedFigure) -> str:
 
 
 def _exact(value: float) -> str:
-    text = numbers.significant(value, _MOST_DIGITS)
-    return text.rstrip("0").rstrip(".") if "." in text else text
+    return numbers.round_figure(value, _MOST_DIGITS)
 
 
 def _levels(levels: Sequence[JsonValue]) -> str:
