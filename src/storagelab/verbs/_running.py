@@ -64,8 +64,7 @@ class Hands:
                 )  # fmt: skip
             self._confirm(waits)
             return
-        where = f"block {waits.block + 1} of {blocks}"
-        screen.say(f"{where}: {'; '.join(waits.asked)}")
+        screen.say(f"block {waits.block + 1} of {blocks}: {'; '.join(waits.asked)}")
         if not sys.stdin.isatty():
             raise self._ended(waits)
         while True:

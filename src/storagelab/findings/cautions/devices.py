@@ -126,9 +126,7 @@ class SharedDevice(Caution):
         return f"volumes {', '.join(self.volumes)} are on one device"
 
     def is_unable(self, findings: Findings) -> bool:
-        return any(
-            map(_is_place, (path for factor in findings.factors for level in factor.levels for path in level.sets))
-        )
+        return any(_is_place(path) for factor in findings.factors for level in factor.levels for path in level.sets)
 
 
 def _is_place(path: str) -> bool:

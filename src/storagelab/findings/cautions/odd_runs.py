@@ -58,11 +58,9 @@ class OddRun(Caution):
             return f"{repetition} took {seconds(self.elapsed_s)}; {seconds(self.expected_s)} was expected"
         kind, _, of = findings.compared.partition("-")
         long = f"{significant(self.ratio, 3)} times as long as expected"
-        return (
-            f"{repetition} took {long} {of.replace('-', ' ')}"
-            if kind == "time"
-            else f"the {of} of {repetition} was {long}"
-        )
+        if kind == "time":
+            return f"{repetition} took {long} {of.replace('-', ' ')}"
+        return f"the {of} of {repetition} was {long}"
 
     def sentence(self, findings: Findings) -> str:
         cell = self.where(findings).replace("(", "with ", 1).removesuffix(")")
