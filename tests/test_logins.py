@@ -239,8 +239,7 @@ def test_a_missing_right_is_named_with_the_way_to_get_it(server, login, scratch,
     if server.engine == "mariadb":
         rights = [f"{one}".replace(f"{without}, ", "").replace(f", {without} ON", " ON") for one in rights]
     superuser = "SUPERUSER" in words or server.engine == "mariadb"
-    config = cell(server, scratch, dsn=login(*rights), volumes=["a"] if superuser else [])
-    error = refused(config, scratch)
+    error = refused(cell(server, scratch, dsn=login(*rights), volumes=["a"] if superuser else []), scratch)
     assert error.key == "target.dsn"
     assert f"lacks the {words}" in error.problem or f"lacks the right {words}" in error.problem
     assert way_out in error.hint

@@ -214,15 +214,13 @@ def test_a_dump_of_any_form_is_restored_without_its_owners_and_tablespaces(scrat
     for name in ("before.dump", "before.txt.dump"):
         config = own(scratch, layout, setup=[], restore=name)
         tables_of(config)(config, "storagelab_0badcafe", None).check(site_at(scratch), bin_dir)
-        found = got(measure(config, site_at(scratch)))
-        assert found["files of the placed objects"][1], name
+        assert got(measure(config, site_at(scratch)))["files of the placed objects"][1], name
 
 
 def test_what_is_wrong_in_a_dump_is_told_without_its_data(scratch):
     text = "-- Dumped from database version 99.1\nCREATE TABLE t (a int);\nCOPY t (a) FROM stdin;\n1\ns3cret\n\\.\n"
     (scratch / "before.sql").write_text(text)
-    said = failure(own(scratch, setup=[], restore="before.sql"), scratch)
-    assert said.startswith(
+    assert failure(own(scratch, setup=[], restore="before.sql"), scratch).startswith(
         'restoring before.sql failed: psql:before.sql:6: ERROR:  invalid input syntax for type integer: "..." (line '
         "2 of its "
         "rows); the dump is of PostgreSQL 99.1, and this server is "

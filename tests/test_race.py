@@ -85,8 +85,7 @@ def test_a_race_on_a_real_server_is_run_and_told_and_never_mixed_with_all_repeti
     code, out, err = typed("run", spec, "--find-best", "--within", "50%")
     assert code == 0, err
     assert "[" not in "".join(line[:1] for line in err.splitlines()), "nothing was run again"
-    exported = json.loads(typed("export", "files")[1])
-    assert exported["findings"]["found"]["race"][0]["runs_of_all"] == 6
+    assert json.loads(typed("export", "files")[1])["findings"]["found"]["race"][0]["runs_of_all"] == 6
     code, _, err = typed("run", spec)
     assert code == 2
     assert "a race with a margin of 50 %\n  to continue it: storagelab run SPEC --find-best --within 50%\n" in err
