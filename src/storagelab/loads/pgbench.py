@@ -45,9 +45,11 @@ def command(
     after `longest_s` at the latest. `scale` is the scale of pgbench's own tables. If pgbench runs the user's scripts,
     it can't find the scale itself.
     """
-    length = ["--transactions", str(load.transactions_per_connection)]
-    if load.transactions_per_connection is None:
-        length = ["--time", str(math.ceil(longest_s))]
+    length = (
+        ["--time", str(math.ceil(longest_s))]
+        if load.transactions_per_connection is None
+        else ["--transactions", str(load.transactions_per_connection)]
+    )
     scripts = [
         word
         for number, source in enumerate(sources)
