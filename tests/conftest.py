@@ -124,8 +124,7 @@ def attached(shared_server) -> Iterator[Server]:
     """The shared server, with a check that the test left nothing of storagelab's on it."""
     yield shared_server
     with connect(shared_server) as connection:
-        made = "SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'storagelab%'"
-        assert ask(connection, made) == 0
+        assert ask(connection, "SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'storagelab%'") == 0
         assert ask(connection, "SELECT count(*) FROM pg_tablespace WHERE spcname LIKE 'storagelab%'") == 0
 
 

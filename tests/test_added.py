@@ -126,8 +126,7 @@ def test_a_kind_of_volume_is_in_the_reference_and_in_the_words_of_errors(typed, 
     assert "how many loop devices lie between" in typed(scratch, "keys")
     spec = scratch / "added.toml"
     spec.write_text(NESTED.replace("nested = 2", "nested = 2\nsector_bytes = 1024"))
-    said = typed(scratch, "plan", "added.toml", code=2)
-    assert "volumes.a.nested: takes no such sectors" in said
+    assert "volumes.a.nested: takes no such sectors" in typed(scratch, "plan", "added.toml", code=2)
     spec.write_text(NESTED.replace('file = "64MiB"\n', ""))
     assert "volumes.a.nested: is for a volume that storagelab makes" in typed(scratch, "plan", "added.toml", code=2)
 

@@ -216,8 +216,7 @@ def test_runs_of_a_cell_that_is_not_in_the_plan_are_not_used():
 
 def test_each_level_is_set_against_the_first_over_all_cells_and_at_each_other_level():
     findings = analysed(FILES_AND_LOG, elapsed=noisy(lambda levels: 0.75 if levels["layout.log"] == "b" else 1))
-    overall = [effect for effect in findings.effects if effect.factor == "layout.log" and not effect.at]
-    (log,) = overall
+    (log,) = [effect for effect in findings.effects if effect.factor == "layout.log" and not effect.at]
     assert (log.level, log.baseline, log.pairs, log.distinguishable) == ("b", "a", 25, True)
     assert log.ratio.low < 0.75 < log.ratio.high
     at = [effect.at for effect in findings.effects if effect.factor == "layout.log" and effect.at]

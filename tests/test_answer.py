@@ -155,9 +155,7 @@ SITUATIONS = {
     "volumes on one device where no place is varied": lambda: in_doubt(
         SharedDevice(volumes=("a", "b"), device="sda", severity="note"), factors={FILES: [1, 4]}, means={1: 2.0, 4: 2.1}
     ),
-    "layouts in stretches": lambda: analysed(
-        {FILES: [1, 4]}, noisy(four_and_eight_are_best), order="cell-by-cell"
-    ),
+    "layouts in stretches": lambda: analysed({FILES: [1, 4]}, noisy(four_and_eight_are_best), order="cell-by-cell"),
     "one run of each": lambda: analysed({FILES: [1, 4]}, noisy(four_and_eight_are_best), repetitions=1),
     "the CPUs set the pace": lambda: limited_by(CPUS),
     "the CPUs set the pace, and one wins": lambda: limited_by(CPUS, four_and_eight_are_best),
@@ -165,7 +163,7 @@ SITUATIONS = {
     "more repetitions would tell": lambda: analysed({FILES: [1, 4, 8]}, noisy(lambda at: 10.0, share=0.05)),
     "runs are missing": with_runs_missing,
     "one layout alone": lambda: analysed({}, noisy(lambda at: 10.0)),
-}  # fmt: skip
+}
 
 
 def test_answers_are_what_they_were():

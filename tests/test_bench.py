@@ -21,8 +21,7 @@ def test_in_rounds_everyone_goes_first_as_often_and_keeps_its_place():
 
         return measured
 
-    found = rounds(4, [way("a", 1.0), way("b", 2.0), way("c", 3.0)])
-    assert found == [(1.0, 2.0, 3.0)] * 4
+    assert rounds(4, [way("a", 1.0), way("b", 2.0), way("c", 3.0)]) == [(1.0, 2.0, 3.0)] * 4
     assert "".join(order) == "abc" + "bca" + "cab" + "abc"
 
 
@@ -59,7 +58,6 @@ def test_files_and_processes_that_are_left_are_found(scratch):
         (campaign.results / "state").mkdir()
         (campaign.results / "state" / "block").touch()
         with subprocess.Popen(["sleep", "60"], cwd=campaign.home / "a") as process:
-            left = campaign.left()
-            assert [str(process.pid) in what for what in left] == [False, False, False, True]
+            assert [str(process.pid) in what for what in campaign.left()] == [False, False, False, True]
             process.kill()
         assert len(campaign.left(done=False)) == 2

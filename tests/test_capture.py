@@ -281,8 +281,7 @@ def test_a_capture_of_mariadb_agrees_with_its_own_counts_by_file(tmp_path):
             while not ended.is_set():
                 server.said("SELECT sum(length(filler)) FROM d.big")
 
-        target = target_of(server.socket_dsn)
-        watched = watched_mariadb(target)
+        watched = watched_mariadb(target_of(server.socket_dsn))
         assert watched.thing_of("/tmp/another-server/ib_logfile0") is None
         before = server.said(read)[0]
         with at_work(work):

@@ -142,8 +142,7 @@ def test_a_drift_is_that_from_the_first_run_of_all_to_the_last():
 
 def test_a_slope_seen_in_neighbouring_runs_does_not_tell_the_change_over_a_thousand():
     cells, sequence = [0, 0, 1, 1, 2, 2, 3, 3, 4], [0, 1, 300, 301, 600, 601, 900, 901, 1000]
-    steep = [0.0, 5.0, 0.0, 5.1, 0.0, 4.9, 0.0, 5.0, 0.0]
-    found = order.drift(steep, cells, sequence)
+    found = order.drift([0.0, 5.0, 0.0, 5.1, 0.0, 4.9, 0.0, 5.0, 0.0], cells, sequence)
     assert (found.change, found.p_value < 0.001) == (None, True)
     gentle = [0.0, 0.05, 0.0, 0.06, 0.0, 0.04, 0.0, 0.05, 0.0]
     assert order.drift(gentle, cells, sequence).change is None

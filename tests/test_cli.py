@@ -75,8 +75,7 @@ def test_an_experiment_is_run_told_and_reported_and_run_again_does_nothing(typed
     assert code == 0
     assert "0 runs to make, 2 stored already" in err
     assert len(report.read_bytes()) > 0.5 * len(before)
-    exported = json.loads(typed("export", "files")[1])
-    assert [len(cell["runs"]) for cell in exported["cells"]] == [1, 1]
+    assert [len(cell["runs"]) for cell in json.loads(typed("export", "files")[1])["cells"]] == [1, 1]
 
 
 def test_a_failing_run_gives_exit_code_1_and_can_be_made_again(typed, home):

@@ -166,8 +166,7 @@ EMPTY = {"all_bytes": 2.0**30, "begin_share": 0.1, "end_share": 0.2}
     ],
 )
 def test_runs_that_count_before_their_redo_log_is_full_are_told(rooms, said):
-    sizes = ("16M", "1G")
-    told = dict(zip(sizes, rooms, strict=True))
+    told = dict(zip(("16M", "1G"), rooms, strict=True))
     findings = findings_where(told, 10.0, LOG_ROOM, "target.settings.innodb_log_file_size")
     texts = {one.kind: caution_sentence(one, findings) for one in findings.cautions if one.kind.startswith("log-")}
     assert texts.keys() == said.keys()

@@ -189,5 +189,4 @@ def test_a_virtual_disk_is_known_by_its_kernel_name(machine, name, sign):
 
 @pytest.mark.parametrize("filesystem", ["tmpfs", "overlay", "nfs", "nfs4", "cifs", "9p", "virtiofs", "fuse.sshfs"])
 def test_a_file_system_without_a_disk_of_its_own_is_virtual(filesystem):
-    mount = Mount("/srv", "0:4000", filesystem, "x", ("rw",), ())
-    assert disks.virtual_disk(mount, (), False)[0] is True
+    assert disks.virtual_disk(Mount("/srv", "0:4000", filesystem, "x", ("rw",), ()), (), False)[0] is True

@@ -76,8 +76,7 @@ def server(monkeypatch):
 
 
 def test_postgresql_and_sql_server_are_each_asked_about_their_own_cells(server, scratch):
-    plan = plan_of(small(scratch), config(), config(layout={"data_files": 2}))
-    found = preflight(plan, site_at(scratch))
+    found = preflight(plan_of(small(scratch), config(), config(layout={"data_files": 2})), site_at(scratch))
     postgres, sqlserver = found.server.split("; ")
     assert postgres.startswith("PostgreSQL")
     assert sqlserver.startswith("SQL Server 2019")

@@ -60,8 +60,7 @@ def test_set_up_and_seconds_per_row_are_learned_from_cells_of_two_sizes(setup_s,
 @given(st.lists(st.floats(0.01, 1e5), min_size=2, max_size=2))
 def test_no_time_is_learned_to_be_negative(walls):
     plan, ids = by_rows(1_000, 2_000, 1, 1_000_000)
-    known = estimate(plan, plan.runs, list(zip(ids, walls, strict=False)))
-    assert known.seconds >= sum(walls) * 0.999
+    assert estimate(plan, plan.runs, list(zip(ids, walls, strict=False))).seconds >= sum(walls) * 0.999
 
 
 PGBENCH = """
@@ -79,8 +78,7 @@ duration = "20s"
 
 
 def test_a_warm_up_that_is_to_be_found_may_take_its_longest_time():
-    spec = PGBENCH.format('warm_up = "auto"')
-    plan = expand(parse(spec, "found.toml"))
+    plan = expand(parse(PGBENCH.format('warm_up = "auto"'), "found.toml"))
     known = expand(parse(PGBENCH.format('warm_up = "100s"'), "known.toml"))
     assert estimate(plan, plan.runs, []) == estimate(known, known.runs, [])
 

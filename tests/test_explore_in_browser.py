@@ -218,8 +218,7 @@ def test_what_was_chosen_stands_in_the_address_and_opens_again(opened):
     tab.locator("#cells-table th button", has_text="mean time, s").click()
     tab.locator("#explore-choices select").nth(1).select_option("verdict")
     tab.wait_for_function("location.hash.includes('colour=verdict')")
-    kept = said(tab)
-    assert kept[f"is.{FILES}"] == ["2"]
+    assert said(tab)[f"is.{FILES}"] == ["2"]
     again = opened(tab.evaluate("location.hash"))
     assert {*column(again, 2)} == {"2"}
     assert again.locator("#explore-choices select").nth(1).input_value() == "verdict"

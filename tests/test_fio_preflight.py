@@ -23,8 +23,7 @@ root = pytest.mark.skipif(bool(throttled.why_not()), reason=throttled.why_not() 
 
 
 def checked(folder: Path, text: str = SPEC):
-    experiment = parsed(folder, text)
-    return preflight(expand(experiment), site_at(folder))
+    return preflight(expand(parsed(folder, text)), site_at(folder))
 
 
 def ours(folder: Path) -> list[str]:
@@ -86,8 +85,7 @@ def test_a_trace_says_what_is_left_out_and_how_long_it_takes_at_least(scratch):
         "fio version 3 iolog", "0 f add", "0 f open", "0 f write 0 4096", "9 f trim 0 4096", "8300000 f read 0 4096",
     ]  # fmt: skip
     (scratch / "requests.iolog").write_text("\n".join(lines) + "\n")
-    load = '[workload]\nkind = "replay"\ntrace = "requests.iolog"\n'
-    text = SPEC[: SPEC.index("[workload]")] + load
+    text = SPEC[: SPEC.index("[workload]")] + '[workload]\nkind = "replay"\ntrace = "requests.iolog"\n'
     found = checked(scratch, text)
     assert found.notes == ("the trace has 2 requests in 8.3 s; left out: 1 trim",)
     plan = expand(parsed(scratch, text))
@@ -97,8 +95,7 @@ def test_a_trace_says_what_is_left_out_and_how_long_it_takes_at_least(scratch):
 
 @needs_fio
 def test_a_file_system_in_memory_is_refused(scratch):
-    facts = host.describe_volume("/dev/shm")
-    if not facts["in_memory"]:
+    if not host.describe_volume("/dev/shm")["in_memory"]:
         pytest.skip("needs a tmpfs at /dev/shm")
     said = refused(scratch, SPEC.replace('path = "."', 'path = "/dev/shm"'))
     assert (

@@ -45,8 +45,7 @@ def drive_of(law: Law, results: list[Result]) -> MeasuredDrive:
 
 def simulated(truth: Law) -> list[Result]:
     """The simulator's rates and latencies at the quick points, on a drive that obeys this law."""
-    text = as_toml(drive_of(truth, []), usable_bytes=2**30, sector_bytes=512)
-    profile = profiles._drive_of(text)
+    profile = profiles._drive_of(as_toml(drive_of(truth, []), usable_bytes=2**30, sector_bytes=512))
     asked = planned(quick=True, seed=1)
     tests = [
         {"volume": "v", "access": "mixed", "reads_per_mille": round(one.read_share * 1000),
@@ -83,8 +82,7 @@ def test_a_fit_predicts_what_it_has_not_seen_on_a_drive_whose_truth_is_known(nam
 def test_a_profile_is_read_as_it_was_written_and_listed_with_the_others(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     law = TRUTHS["a cloud disk"]
-    results = [Result(one, 1000.0 + one.depth, 0.001) for one in planned(quick=True, seed=1)]
-    drive = drive_of(law, results)
+    drive = drive_of(law, [Result(one, 1000.0 + one.depth, 0.001) for one in planned(quick=True, seed=1)])
     file = profiles.own_folder() / "mine.toml"
     file.parent.mkdir(parents=True)
     file.write_text(as_toml(drive, usable_bytes=2**30, sector_bytes=512), encoding="utf-8")

@@ -133,8 +133,7 @@ def test_run_asks_at_a_terminal_and_does_not_go_on_before_the_volume_is_as_asked
         start_new_session=True,
     )  # fmt: skip
     os.close(theirs)
-    shown = _until(ours, "Type yes when it is done.")
-    assert "Turn the switch." in shown
+    assert "Turn the switch." in _until(ours, "Type yes when it is done.")
     os.write(ours, b"yes\n")
     assert "check of volume a" in _until(ours, "confirm it again")
     (scratch / "ready").write_text("")

@@ -125,8 +125,7 @@ def test_a_limit_holds_and_credits_let_a_volume_exceed_it_until_they_are_used_up
     spec = f"{raw_spec(scratch, keys, f'{warm_up_s + 6}s', f'{warm_up_s}s')}[between_runs]\npause = '2s'\n"
     (run,) = runs_of(scratch, spec)
     assert (run.status, run.reason) == ("ok", "")
-    made = run.measurement.environment["volumes"]["a"]["made"]
-    empty_s = made["burst"]["empty_after_s"][0]
+    empty_s = run.measurement.environment["volumes"]["a"]["made"]["burst"]["empty_after_s"][0]
     assert 2.4 < empty_s < 5
     # Between warm-up and counting the load pauses for up to 2 s on a busy machine, and the bucket fills again.
     fills_s = (0, 2) if warm_up_s else (empty_s, empty_s)
@@ -179,8 +178,7 @@ def test_a_limit_that_the_kernel_keeps_coarsely_is_told_with_what_it_lets_throug
 
 
 def test_keys_of_a_limit_replace_the_figures_of_the_disk_that_it_is_like():
-    found = limits.resolved(LimitConfig(like="gp3", read_iops=9), 2**30, "key")
-    assert limits.rates(found) == {
+    assert limits.rates(limits.resolved(LimitConfig(like="gp3", read_iops=9), 2**30, "key")) == {
         "read_iops": 9, "write_iops": 3000, "read_bytes_per_s": 125 * MIB, "write_bytes_per_s": 125 * MIB,
     }  # fmt: skip
 
@@ -216,8 +214,7 @@ def test_a_command_that_hangs_is_ended_with_what_it_started(tmp_path, monkeypatc
 
 
 def test_commands_need_the_users_word(scratch):
-    spec = raw_spec(scratch, 'check = "true"')
-    experiment = parsed(scratch, spec)
+    experiment = parsed(scratch, raw_spec(scratch, 'check = "true"'))
     with pytest.raises(PreflightError, match="--allow-commands"):
         preflight(expand(experiment), site_at(scratch))
 

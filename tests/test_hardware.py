@@ -20,8 +20,7 @@ def configs(*changes: tuple[str, str]):
 
 
 def looked_at(*changes: tuple[str, str]):
-    experiment = parse(changed(ARRAYS, *changes), "lab/arrays.toml")
-    return preflight(expand(experiment), site_at(Path("lab")))
+    return preflight(expand(parse(changed(ARRAYS, *changes), "lab/arrays.toml")), site_at(Path("lab")))
 
 
 def test_drives_are_declared_by_the_dozen_and_only_those_of_volumes_in_use_are_there():

@@ -43,8 +43,7 @@ def test_a_machine_without_proc_and_sys_still_describes_itself(nothing_shown):
 
 
 def test_a_quota_of_a_parent_group_cuts_the_cpus_that_count(machine):
-    groups = machine.root / "groups"
-    machine.mounts(ROOT, V2.format(place=groups))
+    machine.mounts(ROOT, V2.format(place=machine.root / "groups"))
     machine.write("proc/self/cgroup", "0::/pod/app\n")
     machine.write("groups/pod/app/cpu.max", "max 100000\n")
     machine.write("groups/pod/cpu.max", "50000 100000\n")

@@ -49,8 +49,7 @@ def campaign(
     for run in runs:
         name, elapsed_s = where(run), run.measurement.elapsed_s
         of_host = {"elapsed_s": elapsed_s * levels[name], "environment": environment(name, **facts.get(name, {}))}
-        measured = run.measurement.model_copy(update=of_host)
-        moved.append(run.model_copy(update={"measurement": measured}))
+        moved.append(run.model_copy(update={"measurement": run.measurement.model_copy(update=of_host)}))
     return analyse(experiment, plan, moved), tuple(moved)
 
 

@@ -125,8 +125,7 @@ def test_the_same_input_gives_the_same_page(drawn_charts):
 
 
 def test_nothing_in_the_page_points_outside(page):
-    elements = Elements(page)
-    for tag, attributes in elements.tags:
+    for tag, attributes in Elements(page).tags:
         for name in ("src", "href", "xlink:href", "action", "data", "poster", "srcset"):
             assert (attributes.get(name) or "#").startswith("#"), (tag, attributes)
     outside = re.sub(r"http://www\.w3\.org/\S+", "", page)
@@ -209,8 +208,7 @@ def test_a_split_that_was_not_had_is_empty_and_never_zero_and_the_reason_is_said
 def test_counted_waits_are_marked_as_counted():
     row = {"wait_type": "WRITELOG", "category": "commit", "wait_ns": 9 * 10**10, "signal_ns": 10**9, "wait_count": 70}
     known = {"connections": 16, "elapsed_s": 10.0, "busy_s": 160.0, "cpu_s": 9.0, "rows": [row]}
-    counted = CountedWaits.model_validate(known)
-    text = words_of_one_run(waits=counted)
+    text = words_of_one_run(waits=CountedWaits.model_validate(known))
     assert re.search(r"WRITELOG[\d.,\s]*counted", text), "the wait has no other name in SQL Server"
     assert "~ sampled" not in text
 

@@ -40,8 +40,7 @@ def test_a_ready_made_spec_plans_as_printed_or_says_first_what_it_needs(typed, h
     assert typed("init", name, "--output", "my.toml")[0] == 0
     asks = " ".join(line for line in text_of(name).splitlines()[1:] if line.startswith("#"))
     code, out, err = typed("plan", "my.toml")
-    cautions = [line for line in " ".join(out.split()).split("Runs ")[0].split("! ")[1:] if line]
-    for caution in cautions:
+    for caution in [line for line in " ".join(out.split()).split("Runs ")[0].split("! ")[1:] if line]:
         (words,) = [words for claim, words in ABOUT_THIS_MACHINE.items() if claim in caution]
         assert re.search(words, asks), f"{caution}: nothing in the spec asks for what would end it"
     if code:

@@ -125,9 +125,7 @@ def test_what_was_not_run_everywhere_is_left_out_of_the_comparison():
 
 def test_an_effect_may_be_compared_between_blocks_as_each_is_measured_within_one():
     factors = {FILES: [1, 8], "drive": ["basic", "improved"]}
-    findings = findings_of(
-        factors, lambda at: 0.3 * (at[FILES] == 8 and at["drive"] == "basic"), blocks_by="drive"
-    )  # fmt: skip
+    findings = findings_of(factors, lambda at: 0.3 * (at[FILES] == 8 and at["drive"] == "basic"), blocks_by="drive")
     assert only(findings, FILES, "drive").change is not None
 
 

@@ -158,8 +158,7 @@ def test_levels_that_were_prepared_again_have_their_preparations_as_the_sample()
     """Of two levels, each prepared three times with two runs each, all runs of a preparation are off by the same."""
     luck = np.random.default_rng(27).normal(0, 0.1, (2, 3))
     log_s = np.repeat(luck, 2, axis=1) + np.tile([0.001, -0.001], 3)
-    made_in = np.repeat(np.arange(6).reshape(2, 3), 2, axis=1)
-    again = prepared(fit(log_s, [0, 1]), made_in).preparations
+    again = prepared(fit(log_s, [0, 1]), np.repeat(np.arange(6).reshape(2, 3), 2, axis=1)).preparations
     assert again.counts.tolist() == [3, 3]
     assert (again.df, again.variance[0]) == (4, pytest.approx(luck.var(axis=1, ddof=1).mean()))
     assert prepared(fit(log_s, [0, 1]), np.repeat([[0], [1]], 6, axis=1)).preparations is None

@@ -148,8 +148,7 @@ def test_the_random_table_is_the_articles(connection, make):
 
 def test_another_layouts_leftovers_are_dropped_as_well(scratch, connection, make):
     make(data_files=8)
-    other = Tables(small(scratch, dsn="-"), SCHEMA, None)
-    assert len(other.drop(connection)) == 9
+    assert len(Tables(small(scratch, dsn="-"), SCHEMA, None).drop(connection)) == 9
 
 
 def test_a_schema_of_that_name_that_is_not_ours_is_left_alone(scratch, connection):

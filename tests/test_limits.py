@@ -35,16 +35,14 @@ def drawn(writes, limit, seconds, on_cpu=0.1, seed=1, per_run=None):
         count = writes[place(run.levels)] * noise.gauss(1, 0.01)
         limits = limit if per_run is None else per_run[number % len(per_run)]
         volumes = {"a": {"device": "sda", "throttle": {"write_iops": limits} if limits else {}}}
-        waits = measured.waits.model_copy(update={"cpu_s": on_cpu * measured.waits.busy_s})
         update = {
-            "waits": waits,
+            "waits": measured.waits.model_copy(update={"cpu_s": on_cpu * measured.waits.busy_s}),
             "counters": {**measured.counters, "volumes": {"volume.a.throttled_writes": count}},
             "environment": {**measured.environment, "volumes": volumes},
         }
         runs.append(run.model_copy(update={"measurement": measured.model_copy(update=update)}))
     findings = analyse(experiment, plan, runs)
-    used = basis_of(experiment, plan, runs).used
-    return findings, case_between(findings, used, FASTER, SLOWER)
+    return findings, case_between(findings, basis_of(experiment, plan, runs).used, FASTER, SLOWER)
 
 
 def rules(case):

@@ -37,9 +37,7 @@ def holder(scratch) -> Iterator[subprocess.Popen[str]]:
     (scratch / "a").mkdir()
     command = [sys.executable, "-c", HOLDS, str(scratch)]
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent)}
-    process = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
-    )  # fmt: skip
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
     assert process.stdout.readline() == "held\n"
     yield process
     process.kill()

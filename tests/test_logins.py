@@ -106,9 +106,8 @@ def test_a_variable_that_is_not_set_is_named_with_an_example(scratch, monkeypatc
     monkeypatch.delenv("LAB", raising=False)
     example = {"postgres": "postgresql://user:password@host/database", "mariadb": "mysql://user:password@host/"}
     assert str(refused(small(scratch, engine=engine, dsn_env="LAB"), scratch)) == (
-        "target.dsn_env: the environment variable LAB is not set\n"
-        f"  for example: export LAB={example[engine]}"
-    )  # fmt: skip
+        f"target.dsn_env: the environment variable LAB is not set\n  for example: export LAB={example[engine]}"
+    )
 
 
 def test_a_server_that_is_not_there_is_said_with_what_to_check(scratch):
@@ -240,8 +239,7 @@ def test_a_missing_right_is_named_with_the_way_to_get_it(server, login, scratch,
     if server.engine == "mariadb":
         rights = [f"{one}".replace(f"{without}, ", "").replace(f", {without} ON", " ON") for one in rights]
     superuser = "SUPERUSER" in words or server.engine == "mariadb"
-    config = cell(server, scratch, dsn=login(*rights), volumes=["a"] if superuser else [])
-    error = refused(config, scratch)
+    error = refused(cell(server, scratch, dsn=login(*rights), volumes=["a"] if superuser else []), scratch)
     assert error.key == "target.dsn"
     assert f"lacks the {words}" in error.problem or f"lacks the right {words}" in error.problem
     assert way_out in error.hint

@@ -78,8 +78,7 @@ def test_repetitions_differ(straight):
 
 
 def test_results_are_the_same_however_many_processes_make_them(tmp_path, straight):
-    listener = make(tmp_path, jobs=2)
-    assert sorted(listener.ended) == sorted(straight)
+    assert sorted(make(tmp_path, jobs=2).ended) == sorted(straight)
     assert results(tmp_path) == straight
 
 

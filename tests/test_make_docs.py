@@ -230,8 +230,7 @@ def make_example():
 
 
 def test_the_example_is_what_the_demo_said(make_example):
-    found = make_example.example("No faster volume can gain more.\nMore.\n", RUN)
-    assert found == (
+    assert make_example.example("No faster volume can gain more.\nMore.\n", RUN) == (
         "```\n$ storagelab demo\nNo faster volume can gain more.\nMore.\n```\n"
         "Measured on 2026-11-22 by storagelab 0.1.0 on 2 CPUs (AMD EPYC), ext4 on a virtual disk, PostgreSQL 18.4. "
         "Load of the machine before the first run: 0.3.\n"

@@ -122,8 +122,7 @@ def test_as_listed_goes_round_by_round() -> None:
 
 def test_a_costly_factor_is_changed_least_often() -> None:
     plan = expand(experiment({FILES: [1, 2], LOG: ["a", "b"]}, order="as-listed", repetitions=2, costly=[LOG]))
-    logs = [plan.cell(run.cell_id).levels[LOG] for run in plan.runs]
-    assert logs == ["a"] * 4 + ["b"] * 4
+    assert [plan.cell(run.cell_id).levels[LOG] for run in plan.runs] == ["a"] * 4 + ["b"] * 4
     assert [run.block for run in plan.runs] == [0] * 4 + [1] * 4
     assert order_of(plan)[:4] == [(1, "c01"), (1, "c03"), (2, "c01"), (2, "c03")]
 

@@ -154,8 +154,7 @@ def test_waits_that_are_not_asked_for_are_not_sampled(scratch, engine):
 
 @needs_mariadb
 def test_waits_and_cpu_and_what_has_no_timer_make_up_the_connections_time(scratch):
-    measured = measure(mariadb(scratch, rows_per_connection=12_000, data_files=4), site_at(scratch))
-    waits = measured.waits
+    waits = measure(mariadb(scratch, rows_per_connection=12_000, data_files=4), site_at(scratch)).waits
     assert isinstance(waits, CountedWaits)
     rows = normalise(waits)
     assert all(row.resource_s is None or row.wait_s == pytest.approx(row.resource_s + row.signal_s) for row in rows)
@@ -262,8 +261,7 @@ def test_settings_are_compared_by_what_they_mean(scratch):
         "Checkpoint_Timeout": ("120s", "2min"), "timezone": ("utc", "UTC"), "autovacuum_work_mem": (-1, "-1"),
         "log_line_prefix": ("%m [%p] ", "%m [%p] "), "wal_buffers": (-1, "the server chose "),
     }  # fmt: skip
-    asked = {name: value for name, (value, _) in settings.items()}
-    run = run_of(small(scratch, settings=asked), scratch)
+    run = run_of(small(scratch, settings={name: value for name, (value, _) in settings.items()}), scratch)
     assert (run.status, run.reason) == ("ok", "")
     found = got(run.measurement)
     for name, (_, shown) in settings.items():

@@ -153,8 +153,7 @@ def look(number: int, tasks: int = 8) -> dict[str, object]:
 def test_looks_are_kept_evenly_over_the_run_with_their_longest_queues(count):
     kept = kept_looks([look(number) for number in range(1, count + 1)])
     assert min(count, LOOKS_MOST // 2) <= len(kept) <= LOOKS_MOST
-    steps = {b["at_ns"] - a["at_ns"] for a, b in itertools.pairwise(kept)}
-    assert len(steps) <= 1
+    assert len({b["at_ns"] - a["at_ns"] for a, b in itertools.pairwise(kept)}) <= 1
     assert all([task["workers"] for task in one["tasks"]] == [9, 8, 7, 6][:LINES_MOST] for one in kept)
 
 

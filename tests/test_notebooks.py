@@ -46,8 +46,7 @@ def test_polars_gives_the_same_figures(stored):
 
 
 def test_levels_of_several_types_become_text(stored):
-    levels = storagelab.load(stored).columns("runs")["target.settings.wal_buffers"]
-    assert set(levels) == {"16", "4MB"}
+    assert set(storagelab.load(stored).columns("runs")["target.settings.wal_buffers"]) == {"16", "4MB"}
 
 
 def test_without_a_library_there_are_plain_lists_and_a_way_out(stored, monkeypatch):

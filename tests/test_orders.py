@@ -62,8 +62,7 @@ def test_the_order_is_far_more_balanced_than_rounds_that_are_shuffled_each_by_it
 
 
 def test_levels_of_a_factor_follow_each_other_about_equally_often_where_cells_are_many() -> None:
-    experiment = make_experiment({FILES: [1, 2, 4, 8, 16, 32], LOG: ["a", "b"]}, 3)
-    plan = expand(experiment)
+    plan = expand(make_experiment({FILES: [1, 2, 4, 8, 16, 32], LOG: ["a", "b"]}, 3))
     of_logs = followers([str(plan.cell(run.cell_id).levels[LOG]) for run in plan.runs])
     assert max(of_logs) - min(of_logs) <= 2
 
@@ -71,8 +70,7 @@ def test_levels_of_a_factor_follow_each_other_about_equally_often_where_cells_ar
 def test_two_rounds_of_few_layouts_are_made_in_turns_and_an_odd_last_one_by_itself() -> None:
     runs = expand(layouts(2, 5)).runs
     for first, together in ((0, [1, 2]), (4, [3, 4]), (8, [5])):
-        part = runs[first : first + 2 * len(together)]
-        assert sorted({run.repetition for run in part}) == together
+        assert sorted({run.repetition for run in runs[first : first + 2 * len(together)]}) == together
     orders = {"".join(order_of(layouts(2, 6, seed))) for seed in range(20)}
     assert any(
         order[at : at + 12] == "c01c01c02c02" for order in orders for at in (0, 12, 24)

@@ -41,8 +41,7 @@ def test_the_lines_of_a_chart_are_sampled_alike_however_many_and_however_long_th
 def test_axes_over_time_go_beyond_the_last_and_the_largest_point():
     findings, runs = story({FILES: [1, 4]}, repetitions=2)
     data = ROWS.rows(findings, runs)
-    spec = wide_specs(findings, runs)["rows-over-time"]
-    for layer in spec["spec"]["layer"]:
+    for layer in wide_specs(findings, runs)["rows-over-time"]["spec"]["layer"]:
         for axis, column in (("x", "at_s"), ("y", "value")):
             low, high = layer["encoding"][axis]["scale"]["domain"]
             assert low == 0
@@ -52,8 +51,7 @@ def test_axes_over_time_go_beyond_the_last_and_the_largest_point():
 def test_a_cell_of_a_sixth_of_the_rate_has_an_axis_of_its_own():
     findings, runs = story({FILES: [1, 4]}, elapsed=lambda levels, repetition: 10.0 if levels[FILES] == 1 else 90.0)
     data = ROWS.rows(findings, runs)
-    spec = wide_specs(findings, runs)["rows-over-time"]
-    assert spec["resolve"] == {"scale": {"y": "independent"}}
+    assert wide_specs(findings, runs)["rows-over-time"]["resolve"] == {"scale": {"y": "independent"}}
     assert "Each panel has its own vertical axis." in ROWS.of(findings, runs).caption
     assert ROWS.ends is not None
     fast, slow = ROWS.ends(data)[1]
@@ -67,8 +65,7 @@ def with_a_second_volume(runs: Sequence[Run], device: str) -> list[Run]:
         m = run.measurement
         writes = m.series.columns["volume.a.write_bytes_per_s"]
         series = m.series.model_copy(update={"columns": {**m.series.columns, "volume.b.write_bytes_per_s": writes}})
-        volumes = {"a": {"device": "nvme0n1"}, "b": {"device": device}}
-        environment = {**m.environment, "volumes": volumes}
+        environment = {**m.environment, "volumes": {"a": {"device": "nvme0n1"}, "b": {"device": device}}}
         measurement = m.model_copy(update={"series": series, "environment": environment})
         changed.append(run.model_copy(update={"measurement": measurement}))
     return changed
@@ -106,8 +103,7 @@ def test_what_a_simulated_server_tells_is_drawn_too_each_in_its_unit():
         "write_amplification": 1.5, "utilisation": 0.25, "dirty_pages": 2_000.0, "runnable": 7.0,
         "io_in_progress": 3.0,
     }  # fmt: skip
-    changed = [with_series(run, told) for run in runs]
-    drawn = drawn_charts(findings, changed)
+    drawn = drawn_charts(findings, [with_series(run, told) for run in runs])
     shown = {name: {row["value"] for row in drawn[name].data.rows} for name in BY_NAME if name in drawn}
     assert shown == {
         "write-amplification-over-time": {1.5}, "utilisation-over-time": {25.0}, "dirty-pages-over-time": {2.0},
@@ -122,8 +118,7 @@ def with_series(run: Run, told: dict[str, float]) -> Run:
 
 def test_a_target_that_tells_nothing_over_time_has_no_such_chart():
     findings, runs = story({FILES: [1, 2]}, repetitions=2)
-    silent = [with_series(run, {}) for run in runs]
-    assert BY_NAME.keys() & drawn_charts(findings, silent) == set()
+    assert BY_NAME.keys() & drawn_charts(findings, [with_series(run, {}) for run in runs]) == set()
 
 
 SAMPLES = st.lists(st.one_of(st.none(), st.floats(-1e6, 1e6)), min_size=1, max_size=300)

@@ -64,10 +64,9 @@ def test_every_table_and_index_lies_where_the_layout_says(spread_out):
     assert found["data files of pgbench_accounts"] == ("3", True)
     tables, ok = found["place of the tables"]
     assert ok
-    assert [text.removeprefix(f"{scratch}/").replace("storagelab-tested-0badcafe/",
-    "") for text in tables.split(", ")] == [
-        "a/data-file-0001", "a/data-file-0003", "b/data-file-0002", "b/on-b"
-    ]  # fmt: skip
+    assert [
+        text.removeprefix(f"{scratch}/").replace("storagelab-tested-0badcafe/", "") for text in tables.split(", ")
+    ] == ["a/data-file-0001", "a/data-file-0003", "b/data-file-0002", "b/on-b"]
     assert found["place of the indexes"][0].endswith("c/storagelab-tested-0badcafe/on-c")
     assert found["place of temporary files"] == (found["place of the indexes"][0], True)
     assert all(ok for _, ok in found.values())
@@ -215,15 +214,13 @@ def test_a_dump_of_any_form_is_restored_without_its_owners_and_tablespaces(scrat
     for name in ("before.dump", "before.txt.dump"):
         config = own(scratch, layout, setup=[], restore=name)
         tables_of(config)(config, "storagelab_0badcafe", None).check(site_at(scratch), bin_dir)
-        found = got(measure(config, site_at(scratch)))
-        assert found["files of the placed objects"][1], name
+        assert got(measure(config, site_at(scratch)))["files of the placed objects"][1], name
 
 
 def test_what_is_wrong_in_a_dump_is_told_without_its_data(scratch):
     text = "-- Dumped from database version 99.1\nCREATE TABLE t (a int);\nCOPY t (a) FROM stdin;\n1\ns3cret\n\\.\n"
     (scratch / "before.sql").write_text(text)
-    said = failure(own(scratch, setup=[], restore="before.sql"), scratch)
-    assert said.startswith(
+    assert failure(own(scratch, setup=[], restore="before.sql"), scratch).startswith(
         'restoring before.sql failed: psql:before.sql:6: ERROR:  invalid input syntax for type integer: "..." (line '
         "2 of its "
         "rows); the dump is of PostgreSQL 99.1, and this server is "

@@ -174,8 +174,7 @@ def test_a_load_is_explained_by_its_waits_and_its_cpu(stage):
     rows = normalise(raw)
     assert sum(row.wait_s for row in rows) == pytest.approx(8 * elapsed_s, rel=0.02), "resource + queue + CPU = all"
     assert {ON_CPU, RUNNABLE_NO_EVENT} <= {row.wait_type for row in rows}
-    explained = conservation(raw).explained
-    assert 0.6 < explained < 1.4
+    assert 0.6 < conservation(raw).explained < 1.4
     assert any(event.category == "commit" for event in raw.events)
 
 
@@ -192,8 +191,7 @@ def test_no_idle_or_waiting_at_the_barrier_is_counted_as_work(stage):
 
 
 def test_pids_that_are_not_the_servers_own_sessions_are_not_believed(stage):
-    named = stage(1)
-    sampler = named.begun(pids=[os.getpid()])
+    sampler = stage(1).begun(pids=[os.getpid()])
     time.sleep(0.1)
     sampled = sampler.stop()
     assert sampled.totals is None

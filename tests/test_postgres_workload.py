@@ -70,8 +70,7 @@ def test_nobody_inserts_before_the_gate_is_opened(load):
     assert loaded.layout.count_rows(loaded.own) == 0
     opened_s = ask(loaded.own, "SELECT extract(epoch FROM clock_timestamp())::float8")
     loaded.workers.release()
-    loops = loaded.workers.wait(lambda: None)
-    assert min(loop.started_s for loop in loops) >= opened_s
+    assert min(loop.started_s for loop in loaded.workers.wait(lambda: None)) >= opened_s
 
 
 @pytest.mark.parametrize(("per_transaction", "published"), [(1, 200), (100, 200), (150, 300), (1000, 1000)])

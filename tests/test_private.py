@@ -105,8 +105,7 @@ def test_mariadbs_variables_and_option_files_change_nothing(scratch, monkeypatch
     }  # fmt: skip
     for name, value in values.items():
         monkeypatch.setenv(name, value)
-    config = small(scratch, engine="mariadb", settings={"max_connections": 77})
-    measured = measure(config, site_at(scratch))
+    measured = measure(small(scratch, engine="mariadb", settings={"max_connections": 77}), site_at(scratch))
     assert measured.unverified == ()
     assert {check.got for check in measured.checks if check.name.endswith("max_connections")} == {"77"}
     assert left_behind(scratch) == []

@@ -34,9 +34,7 @@ def make(folder, *, jobs: int = 1, stop_after: int = 10**6) -> None:
     spec = experiment()
     with Store.writing(folder, spec) as store:
         rounds = Racing(spec, store.runs())
-        loop.run_all(
-            rounds.state.plan, store, site_at(folder), Listening(stop_after), jobs=jobs, rounds=rounds
-        )  # fmt: skip
+        loop.run_all(rounds.state.plan, store, site_at(folder), Listening(stop_after), jobs=jobs, rounds=rounds)
 
 
 def results(folder) -> dict[tuple[str, int], str]:
@@ -87,8 +85,7 @@ def test_a_race_on_a_real_server_is_run_and_told_and_never_mixed_with_all_repeti
     code, out, err = typed("run", spec, "--find-best", "--within", "50%")
     assert code == 0, err
     assert "[" not in "".join(line[:1] for line in err.splitlines()), "nothing was run again"
-    exported = json.loads(typed("export", "files")[1])
-    assert exported["findings"]["found"]["race"][0]["runs_of_all"] == 6
+    assert json.loads(typed("export", "files")[1])["findings"]["found"]["race"][0]["runs_of_all"] == 6
     code, _, err = typed("run", spec)
     assert code == 2
     assert "a race with a margin of 50 %\n  to continue it: storagelab run SPEC --find-best --within 50%\n" in err

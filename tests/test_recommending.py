@@ -73,8 +73,7 @@ def test_a_gain_below_what_is_worth_it_or_that_may_be_none_is_no_proposal(advise
 
 
 def test_what_is_kept_stays_and_an_unknown_name_is_refused(advised):
-    found = advised(keep=["orders"])
-    assert all("orders" not in moves(one) for one in found.proposals)
+    assert all("orders" not in moves(one) for one in advised(keep=["orders"]).proposals)
     with pytest.raises(SpecError, match="nothing is named 'order'"):
         advised(keep=["order"])
 

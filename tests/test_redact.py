@@ -182,8 +182,7 @@ def test_passwords_in_variables_are_hidden_too(monkeypatch):
 @pytest.mark.parametrize("text", ["host={folder} user=lab", "postgresql:///postgres?host={folder}"])
 def test_the_folder_of_a_socket_is_shown(tmp_path, text):
     words = f'connection to server on socket "{tmp_path}/.s.PGSQL.5432" failed'
-    target = TargetConfig(engine="postgres", dsn=text.format(folder=tmp_path))
-    assert hidden(words, target) == words
+    assert hidden(words, TargetConfig(engine="postgres", dsn=text.format(folder=tmp_path))) == words
 
 
 def test_passwords_in_a_passfile_are_hidden(tmp_path):

@@ -120,16 +120,14 @@ def test_runs_that_are_settled_from_the_start_are_found_to_be_unless_they_are_ve
 
 
 def test_a_line_that_climbs_by_a_known_share_is_measured():
-    rates = 100 * (1 + 0.001 * (np.arange(40) - 19.5))
-    found = trend(rates, 30)
+    found = trend(100 * (1 + 0.001 * (np.arange(40) - 19.5)), 30)
     assert found.change == pytest.approx(0.03, rel=0.03)
     assert found.half == pytest.approx(0, abs=1e-6)
     assert not found.settled
 
 
 def test_a_steep_climb_long_ago_does_not_count_against_a_level_that_holds():
-    found = trend(np.concatenate([np.linspace(1, 100, 20), np.full(20, 100.0)]), 30)
-    assert found.settled
+    assert trend(np.concatenate([np.linspace(1, 100, 20), np.full(20, 100.0)]), 30).settled
 
 
 def test_too_few_seconds_have_no_trend():

@@ -181,8 +181,7 @@ def test_two_volumes_on_one_drive_share_its_space(scratch):
         alone = small(drive, rows_per_connection=150_000, settings={"max_wal_size": "64MB", "min_wal_size": "32MB"})
         assert found(scratch, alone)
         both = small(drive, volumes=["a", "b"], rows_per_connection=300_000, settings=alone.target.settings)
-        error = refused(scratch, both)
-        assert error.key == "volumes.a.path and volumes.b.path"
+        assert refused(scratch, both).key == "volumes.a.path and volumes.b.path"
 
 
 # --- server and settings ---------------------------------------------------------------------------------------------
@@ -313,8 +312,7 @@ def test_templates_of_several_layouts_take_space_each_and_a_run_as_much_as_one(s
 
 def test_runs_may_be_made_although_a_volume_seems_to_lack_space_and_the_plan_says_so(scratch):
     config = of_pgbench(scratch, scale=90_000)
-    error = refused(scratch, config)
-    assert "--despite-space" in error.hint
+    assert "--despite-space" in refused(scratch, config).hint
     plan, site = plan_of(config), site_at(scratch)
     report = preflight_of_all(plan, site.model_copy(update={"despite_space": True}), allow_commands=False)
     assert report.volumes[0].needed_bytes > report.volumes[0].free_bytes
@@ -337,9 +335,7 @@ def test_the_first_need_that_is_not_met_is_named_with_its_way_out():
 
 def test_a_process_of_another_name_is_not_the_servers():
     own = Path(f"/proc/{os.getpid()}")
-    name = (own / "comm").read_text().strip()
-    age_s = process_age_s(own, (name,))
-    assert 0 <= age_s < 86_400
+    assert 0 <= process_age_s(own, ((own / "comm").read_text().strip(),)) < 86_400
     assert process_age_s(own, ("postgres",)) is None
     assert process_age_s(Path("/proc/0"), ("postgres",)) is None
     assert owner_of(own) == (os.geteuid(), os.getegid())

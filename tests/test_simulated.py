@@ -110,15 +110,13 @@ def test_a_report_of_simulated_runs_says_so_and_holds_together(tmp_path):
 def test_every_ready_made_spec_that_is_simulated_passes_its_checks(file):
     from storagelab.spec.reading import load
 
-    experiment = load(file)
-    plan = expand(experiment)
+    plan = expand(load(file))
     if all(cell.config.simulated for cell in plan.cells):
         assert preflight(plan, site_at(file.parent)).server.startswith("simulated")
 
 
 def test_what_progress_raises_breaks_the_run_off(tmp_path):
-    plan = planned(ONE_BLOCK, ("500_000", "60_000_000"))
-    (whole,) = batches(plan, {}, site_at(tmp_path), tmp_path)
+    (whole,) = batches(planned(ONE_BLOCK, ("500_000", "60_000_000")), {}, site_at(tmp_path), tmp_path)
     heard: list[object] = []
 
     def stop(item: object) -> None:

@@ -63,8 +63,7 @@ def test_what_cannot_be_is_named_with_what_is_allowed(refused, case):
 
 
 def test_the_core_takes_worlds_as_small_as_specs_may_ask_for_and_no_smaller(tmp_path):
-    plan = planned(("scale = 256", f"scale = {LARGEST_SCALE}"), ONE_BLOCK)
-    content = scenario(plan.blocks[0], tmp_path)
+    content = scenario(planned(("scale = 256", f"scale = {LARGEST_SCALE}"), ONE_BLOCK).blocks[0], tmp_path)
     _sim.check(json.dumps(content))
     with pytest.raises(_sim.Refused, match=rf"scale: {LARGEST_SCALE + 1}: must be 1 .* to {LARGEST_SCALE}"):
         _sim.check(json.dumps({**content, "scale": LARGEST_SCALE + 1}))
@@ -88,8 +87,7 @@ def test_a_drive_that_cannot_be_is_refused_with_its_figure(refused, tmp_path, va
     head, dies, tail = PROFILE.partition("[geometry.dies]\nvalue = ")
     assert dies
     (tmp_path / "mine.toml").write_text(head + dies + value + tail[tail.index("\n") :])
-    said = refused(('"iodrive-320"', '"mine.toml"'))
-    assert words in said
+    assert words in refused(('"iodrive-320"', '"mine.toml"'))
 
 
 def test_a_world_too_big_for_this_machine_says_how_much_it_needs_and_a_scale_that_fits(refused, monkeypatch):
@@ -112,8 +110,7 @@ def test_no_more_blocks_are_made_side_by_side_than_memory_holds(monkeypatch, tmp
 
 
 def look(*changes: tuple[str, str]) -> None:
-    experiment = small(ONE_BLOCK, *changes)
-    engine.preflight(expand(experiment), site_at(Path("lab")))
+    engine.preflight(expand(small(ONE_BLOCK, *changes)), site_at(Path("lab")))
 
 
 def test_the_map_is_that_of_the_user_guide_in_the_worst_case_and_smaller_for_whole_pages():

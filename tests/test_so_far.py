@@ -139,8 +139,7 @@ def test_beside_the_runs_the_page_has_the_lowest_weight_and_still_gets_some_of_a
 
 
 def test_ctrl_c_gives_the_prompt_back_and_the_page_of_what_is_stored(home):
-    spec = SMALL.replace("repetitions = 2", "repetitions = 200")
-    (home / "small.toml").write_text(spec)
+    (home / "small.toml").write_text(SMALL.replace("repetitions = 2", "repetitions = 200"))
     pid, terminal = pty.fork()
     if pid == 0:
         os.environ["COLUMNS"] = "200"

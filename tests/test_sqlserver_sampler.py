@@ -162,9 +162,7 @@ def test_who_holds_a_page_is_told_by_what_it_waits_for_itself():
 
 
 def test_what_the_server_said_of_a_page_is_used():
-    (group,) = decoded(
-        Task(51, "PAGELATCH_EX", 3, "6:4:900", None), pages={Page(6, 4, 900): PageInfo(2, 1, 2)}
-    )  # fmt: skip
+    (group,) = decoded(Task(51, "PAGELATCH_EX", 3, "6:4:900", None), pages={Page(6, 4, 900): PageInfo(2, 1, 2)})
     assert group.resource.text == "6:4:900, an index page, level 2 of its tree"
 
 

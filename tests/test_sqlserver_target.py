@@ -56,8 +56,7 @@ def test_waits_are_those_of_the_workers_without_the_gate_and_with_the_cpu_they_f
     measured = measure(config())
     assert {row.wait_type for row in measured.waits.rows} == set(SHARES)
     assert measured.waits.cpu_s == pytest.approx(measured.waits.busy_s * CPU_SHARE, abs=0.01)
-    explained = conservation(measured.waits).explained
-    assert explained == pytest.approx(1.0, abs=0.08)
+    assert conservation(measured.waits).explained == pytest.approx(1.0, abs=0.08)
 
 
 def test_waits_are_read_while_the_workers_are_still_connected(server):

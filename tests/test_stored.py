@@ -144,8 +144,7 @@ def test_of_very_many_runs_a_report_reads_the_series_of_the_first_repetitions_an
 ):
     all_runs = stored.read("files", store.parent.parent).runs
     monkeypatch.setattr(plan, "MANY_RUNS", 5)  # two of each cell, of six runs
-    slim = stored.read("files", store.parent.parent).runs
-    for one, whole in zip(slim, all_runs, strict=True):
+    for one, whole in zip(stored.read("files", store.parent.parent).runs, all_runs, strict=True):
         assert bool(one.measurement.series.at_s) == bool(one.measurement.waiting_tasks) == (one.repetition <= 2)
         dropped = {"series", "waiting_tasks"}
         assert one.measurement.model_dump(exclude=dropped) == whole.measurement.model_dump(exclude=dropped)

@@ -54,8 +54,7 @@ def test_a_process_that_got_the_number_of_a_dead_one_is_not_taken_for_it(scratch
     _, pid, start, boot, world = mine.split("-")
     assert f"{os.getpid():x}" == pid
     earlier = scratch / "tmp" / "-".join(("storagelab", pid, f"{int(start, 16) - 1:x}", boot, world))
-    of_this_one = scratch / "tmp" / mine
-    for folder in (earlier, of_this_one):
+    for folder in (earlier, scratch / "tmp" / mine):
         folder.mkdir()
     assert temporary.left_behind() == [earlier]
 

@@ -271,8 +271,7 @@ def test_nothing_is_said_without_groups_or_of_several_devices_together(machine, 
 
 
 def test_a_process_in_the_root_group_of_version_2_is_told_that_it_can_not_be_limited(machine):
-    place = machine.root / "groups"
-    machine.mounts(ROOT, V2.format(place=place))
+    machine.mounts(ROOT, V2.format(place=machine.root / "groups"))
     machine.write("groups/cgroup.controllers", "cpu io memory\n")
     machine.write("proc/self/cgroup", "0::/\n")
     with pytest.raises(PreflightError, match=r"runs in the root group.*\n.*systemd-run --scope"):

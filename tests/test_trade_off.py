@@ -42,8 +42,7 @@ def test_the_edge_holds_the_layouts_that_none_beats_in_speed_and_price():
     edge = PRICE.finding(data, story(PRICES))
     assert "log on b" in edge
     assert "log on c" not in edge
-    table = PRICE.table(data, story(PRICES))
-    assert [row[-1] for row in table.rows] == ["yes", "yes", "", "yes"]
+    assert [row[-1] for row in PRICE.table(data, story(PRICES)).rows] == ["yes", "yes", "", "yes"]
 
 
 def test_each_load_has_its_own_edge():
@@ -59,8 +58,7 @@ def test_of_layouts_that_may_be_the_fastest_the_lowest_price_is_the_default_if_e
     findings = story({"a": 40, "b": 30, "c": 20, "d": 30}, **{"layout.log": ["b", "c", "d"]})
     assert "Default: log on c, 60 a month (of those within 1 % of the fastest: lowest price)." in headline(findings)
     unpriced = [cell.model_copy(update={"price_per_month": None}) for cell in findings.cells[-1:]]
-    partly = findings.model_copy(update={"cells": (*findings.cells[:-1], *unpriced)})
-    assert "price" not in headline(partly)
+    assert "price" not in headline(findings.model_copy(update={"cells": (*findings.cells[:-1], *unpriced)}))
 
 
 def test_layouts_of_one_price_or_of_unknown_capacity_have_no_chart():
@@ -102,8 +100,7 @@ def test_a_price_may_be_added_while_results_are_kept():
     bare, priced = spec(), spec("price_per_month = 12.5", ', "volumes.a.price_per_month" = 7')
     assert bare.sha256 == priced.sha256
     assert differences(bare.canonical, priced.canonical) == []
-    prices = [cell.config.price_per_month for cell in expand(judged_as_in(bare, priced)).cells]
-    assert prices == [7, 12.5]
+    assert [cell.config.price_per_month for cell in expand(judged_as_in(bare, priced)).cells] == [7, 12.5]
     assert [cell.config.price_per_month for cell in expand(bare).cells] == [None, None]
 
 

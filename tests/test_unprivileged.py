@@ -126,8 +126,7 @@ def test_postgresql_is_measured_in_a_folder_of_roots(closed, umask):
 @needs_mariadb
 def test_mariadb_is_measured_in_a_folder_of_roots(closed):
     config = small(closed, engine="mariadb", volumes=["a", "b"], data=["a", "b"], data_files=2, log="b")
-    measured = measure(config, site_at(closed))
-    assert measured.unverified == ()
+    assert measure(config, site_at(closed)).unverified == ()
     assert left_behind(closed) == []
 
 

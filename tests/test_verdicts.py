@@ -77,8 +77,7 @@ def test_the_ends_are_those_of_the_load_under_which_layouts_are_furthest_apart()
         {BATCH: 1000, FILES: 1},
         {BATCH: 1000, FILES: 4},
     ]
-    shares = [change.worst_share for change in findings.wait_changes]
-    assert shares
+    assert [change.worst_share for change in findings.wait_changes]
 
 
 def test_one_run_a_cell_is_too_few_for_any_load():
@@ -110,14 +109,12 @@ def verdict_on(log_s) -> JudgedByLoad:
 
 
 def test_while_a_layout_has_no_run_nothing_is_the_winner():
-    log_s = np.array([[1.0, 1.01, 0.99], [2.0, 2.01, 1.99], [np.nan] * 3])
-    judged = verdict_on(log_s)
+    judged = verdict_on(np.array([[1.0, 1.01, 0.99], [2.0, 2.01, 1.99], [np.nan] * 3]))
     assert (judged.verdict, judged.best, judged.not_compared) == ("best-set", ("cell-001",), ("cell-003",))
 
 
 def test_a_layout_with_one_run_is_not_tied_but_not_compared():
-    log_s = np.array([[1.0, 1.01, 0.99], [1.0, 1.02, 0.98], [5.0, np.nan, np.nan]])
-    judged = verdict_on(log_s)
+    judged = verdict_on(np.array([[1.0, 1.01, 0.99], [1.0, 1.02, 0.98], [5.0, np.nan, np.nan]]))
     assert (judged.verdict, judged.tied, judged.not_compared) == ("indistinguishable", ("cell-002",), ("cell-003",))
 
 

@@ -98,8 +98,7 @@ def test_of_equal_cells_a_step_is_sure_in_at_most_one_of_twenty_waterfalls():
         draw = random.Random(f"waits {levels[FILES]} {repetition}")
         return {"Lock:extend": draw.uniform(0.1, 0.2), "IO:WALSync": draw.uniform(0.1, 0.4), "LWLock:WALInsert": 0.1}
 
-    numbers = list(range(1, 61))
-    findings = analysed({FILES: numbers}, 5, elapsed=noise, waits=shares)
+    findings = analysed({FILES: list(range(1, 61))}, 5, elapsed=noise, waits=shares)
     ids = [cell.cell_id for cell in findings.cells]
     wrong = sum(
         any(step.sure for step in why.between(findings, one, other).steps)

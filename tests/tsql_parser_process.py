@@ -75,8 +75,7 @@ class BundledRuntime(Runtime):
 
 
 def main() -> None:
-    folder = binaries()
-    pythonnet.load(BundledRuntime(folder))
+    pythonnet.load(BundledRuntime(binaries()))
     import clr
 
     clr.AddReference("Microsoft.SqlServer.TransactSql.ScriptDom")

@@ -271,10 +271,9 @@ class Taking:
         if self.iolog is not None:
             self.iolog.end()
         if (change := load_change(self.totals)) is not None:
-            begin = change.interval * self.window.interval_s
             per_s = [numbers.round_figure(rate / self.window.interval_s) for rate in (change.before, change.after)]
             what = f"The load changed: {per_s[0]} requests/s before, {per_s[1]} requests/s after."
-            self.changes.append(Change(second=begin, what=what))
+            self.changes.append(Change(second=change.interval * self.window.interval_s, what=what))
         if not sum(self.totals):
             self.notes.append("The server was idle: no session read or wrote a table or the log.")
         elif (idle_s := self._idle_s()) > folder.IDLE * seconds:

@@ -138,17 +138,11 @@ class MeasuredDrive(Frozen):
 
     def _check(self, block_bytes: float, read_share: float, depth: float, sequential_share: float) -> None:
         points = self.measured.points
-        in_order = [point for point in points if point.sequential]
-        at_random = [point for point in points if not point.sequential]
         asked = [
             ("blocks of {} bytes", block_bytes, _range(point.block_bytes for point in points)),
             ("{} requests in progress", depth, (0.0, max(point.depth for point in points))),
             ("a share of reads of {}", read_share, _range(point.read_share for point in points)),
-            (
-                "a share of requests in order of {}",
-                sequential_share,
-                (0.0 if at_random else 1.0, 1.0 if in_order else 0.0),
-            ),
+            ("a share of requests in order of {}", sequential_share, _range(float(one.sequential) for one in points)),
         ]
         for words, value, (least, most) in asked:
             if not (math.isfinite(value) and least <= value <= most):

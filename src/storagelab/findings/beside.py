@@ -40,8 +40,7 @@ class Row:
     @property
     def missed(self) -> bool | None:
         """Whether the intervals of the two ratios don't overlap; None if an interval is missing."""
-        ends = (self.measured.low, self.measured.high, self.predicted.low, self.predicted.high)
-        low, high, least, most = ends
+        low, high, least, most = self.measured.low, self.measured.high, self.predicted.low, self.predicted.high
         if low is None or high is None or least is None or most is None:
             return None
         return high < least or most < low

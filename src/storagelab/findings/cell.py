@@ -8,7 +8,6 @@ means of the parts add up to the mean elapsed time.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, get_args
@@ -198,7 +197,7 @@ class Sample(Described):
     """the same value as `mean`, if `mean` is adjusted; otherwise None"""
 
 
-class Finding(Frozen, ABC):
+class Finding(Frozen):
     """A finding with its texts. `findings.kinds` has a class for each kind. The fields of the class are exported."""
 
     kind: ClassVar[str]
@@ -218,9 +217,13 @@ class Finding(Frozen, ABC):
         return tuple(one for one in where.found.get(cls.kind, ()) if isinstance(one, cls))
 
     @classmethod
-    @abstractmethod
     def sentences(cls, findings: Findings) -> list[str]:
         """The text of all findings of this kind for the evidence, with figures."""
+        return [one.sentence(findings) for one in cls.of(findings)]
+
+    def sentence(self, findings: Findings) -> str:
+        """The text of this finding. A kind needs it unless it has its own `sentences`."""
+        raise NotImplementedError
 
     @classmethod
     def line(cls, findings: Findings) -> str:  # noqa: ARG003

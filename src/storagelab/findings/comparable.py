@@ -197,11 +197,9 @@ def rounds_of(run: Measurement) -> list[float]:
     rates = [rate or 0.0 for rate in run.series.columns.get(RATE, ())]
     length = max(1, len(rates) // _ROUNDS_OF_A_RUN)
     whole = len(rates) // length * length
-    return (
-        [float(part.mean()) for part in np.split(np.asarray(rates[len(rates) - whole :]), whole // length)]
-        if whole
-        else []
-    )
+    if not whole:
+        return []
+    return [float(part.mean()) for part in np.split(np.asarray(rates[len(rates) - whole :]), whole // length)]
 
 
 def is_steady(runs: Sequence[Measurement]) -> bool | None:

@@ -138,7 +138,9 @@ def means(values: Sequence[float], hosts: Sequence[str]) -> list[float]:
 
 def summarise(fitted: Fitted, plan: Plan, loads: Sequence[Sequence[int]], blocks: Sequence[int]) -> Fleet:
     """Summarises all hosts and the differences between them. `loads` has the places of the cells of each load."""
-    hosts, one_of_each = fitted.hosts, _cells_of_all(fitted)
+    hosts = fitted.hosts
+    # the places of the cells that ran on all counted hosts
+    one_of_each = np.flatnonzero(~np.isnan(np.array([one.cells for one in fitted.own])).any(axis=0))
     levels, odd_levels = _levels(fitted, one_of_each) if len(fitted.own) > 1 else ({}, set())
     odd_ratios = _odd_ratios(fitted, one_of_each, blocks)
     of_host = dict(zip(hosts.counted, fitted.own, strict=True))
@@ -158,11 +160,6 @@ def summarise(fitted: Fitted, plan: Plan, loads: Sequence[Sequence[int]], blocks
 def _fastest(own: Fit, cells: Sequence[int]) -> int | None:
     there = [cell for cell in cells if not np.isnan(own.cells[cell])]
     return min(there, key=lambda cell: float(own.cells[cell])) if len(there) > 1 else None
-
-
-def _cells_of_all(fitted: Fitted) -> Places:
-    """The places of the cells that ran on all counted hosts."""
-    return np.flatnonzero(~np.isnan(np.array([one.cells for one in fitted.own])).any(axis=0))
 
 
 # --- levels ----------------------------------------------------------------------------------------------------------

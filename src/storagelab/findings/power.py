@@ -39,9 +39,8 @@ ASSUMED = Scatter(sd=0.03, runs=0, alike=True)
 def scatter_of(plan: Plan, runs: Iterable[Run]) -> Scatter | None:
     """The scatter of an experiment's runs, without odd runs. None if no cell ran in two rounds together with other
     cells."""
-    timed_runs = [timed(run) for run in runs if not run.burn_in]
     simulated = all(cell.config.simulated for cell in plan.cells)
-    _, log_s = log_times(plan, timed_runs, compared_of(plan))
+    _, log_s = log_times(plan, [timed(run) for run in runs if not run.burn_in], compared_of(plan))
     return scatter_in(stalls.fit(log_s, blocks_judged(plan, in_stretches=False, simulated=simulated)))
 
 

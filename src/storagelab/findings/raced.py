@@ -277,8 +277,7 @@ def raced(
     planned = Counter(run.repetition for run in plan.runs)
     complete = [column for column, turn in enumerate(rounds) if planned[turn] == len(plan.cells)]
     last = max((rounds[column] for column in complete), default=0)
-    simulated = all(cell.config.simulated for cell in plan.cells)
-    blocks = blocks_judged(plan, in_stretches=False, simulated=simulated)
+    blocks = blocks_judged(plan, in_stretches=False, simulated=all(cell.config.simulated for cell in plan.cells))
     return Raced(
         judging=ByRace(so_far.groups, fitted),
         complete=replace(stalls.fit(log_s[:, complete], blocks), tick=fitted.tick, margin=fitted.margin),

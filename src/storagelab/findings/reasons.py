@@ -105,8 +105,7 @@ def _of(measurement: Measurement) -> Iterator[tuple[Figure, float]]:
 def _of_volumes(counters: Mapping[str, float], elapsed_s: float) -> Iterator[tuple[Figure, float]]:
     """The figures of each volume, from the kernel's counters of the disks below it. The counters' names are
     `volume.NAME.write_bytes` and so on."""
-    volumes = dict.fromkeys(key.split(".")[1] for key in counters if key.count(".") == 2)
-    for volume in volumes:
+    for volume in dict.fromkeys(key.split(".")[1] for key in counters if key.count(".") == 2):
         of = {key.rsplit(".", 1)[1]: value for key, value in counters.items() if key.split(".")[1] == volume}
         name = f"volume {volume}"
         for what, quantity in zip(("read", "write"), _BYTES, strict=True):

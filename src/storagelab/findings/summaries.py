@@ -183,8 +183,7 @@ def _latency(of_runs: Sequence[tuple[str, Latency]]) -> dict[str, Estimate]:
         of_host.setdefault(name, []).append(latency)
     if len(of_host) < 2:
         return figures_of_cell([latency for _, latency in of_runs])
-    together = (merged(of) for of in of_host.values())
-    return figures_of_cell([one for one in together if one is not None])
+    return figures_of_cell([one for one in map(merged, of_host.values()) if one is not None])
 
 
 def _latency_of_runs(of_runs: Sequence[tuple[str, Latency]]) -> dict[str, Estimate]:
@@ -203,9 +202,8 @@ def _raw_io(runs: _Runs, made_on: Mapping[int, str], latency: Mapping[str, Estim
     """The samples of each counter of raw I/O; empty if there are none. The means of latency figures are replaced by the
     cell's `latency`, if all runs have latencies."""
     counted = {repetition: one.counters.get(RAW_IO, {}) for repetition, one in runs.items()}
-    names = dict.fromkeys(name for counters in counted.values() for name in counters)
     found = {}
-    for name in names:
+    for name in dict.fromkeys(name for counters in counted.values() for name in counters):
         values = ((repetition, counters.get(name)) for repetition, counters in counted.items())
         # Percentiles are calculated from all requests, even if several hosts made them.
         sample = _sample(values, {} if name.startswith("latency_") else made_on)

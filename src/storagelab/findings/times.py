@@ -39,10 +39,9 @@ def timed(run: Run) -> TimedRun:
     measured = run.measurement if run.usable else None
     elapsed_s, work = (None, 0) if measured is None else (measured.elapsed_s, measured.unwatched_work)
     latency = None if measured is None else measured.latency
-    latency_s = {} if latency is None else figures_s(latency)
     return TimedRun(
         run.cell_id, run.repetition, run.attempt, elapsed_s, work, run.wall_s,
-        latency_s, _since_1970(run.started_at),
+        {} if latency is None else figures_s(latency), _since_1970(run.started_at),
     )  # fmt: skip
 
 

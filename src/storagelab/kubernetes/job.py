@@ -190,18 +190,16 @@ class JobOptions(NamedTuple):
 
 def object_name(name: str, *more: str) -> str:
     """Makes a name for an object, of small letters, digits and `-`."""
-    whole = "-".join((name[:_LONGEST_NAME], *more)).lower()
-    return re.sub(r"[^a-z0-9]+", "-", whole)[:63].strip("-")
+    return re.sub(r"[^a-z0-9]+", "-", "-".join((name[:_LONGEST_NAME], *more)).lower())[:63].strip("-")
 
 
 def objects_of(name: str, node: str, spec: OnClaims, wanted: JobOptions) -> list[Object]:
     """Returns all objects that make the campaign `name` on a node. If `node` is "", any node may be used."""
     own = object_name(name, *(node,) * bool(node))
     claims = {class_: object_name(own, "on", volume) for class_, volume in spec.volumes.items()}
-    listed = [_claim(claim, name, class_, wanted.size) for class_, claim in claims.items()]
     return [
         _spec(own, name, spec),
-        *listed,
+        *(_claim(claim, name, class_, wanted.size) for class_, claim in claims.items()),
         _claim(_results_of(own), name, wanted.results_class, "2Gi"),
         _job(own, name, node, spec, claims, wanted),
     ]
@@ -252,9 +250,8 @@ def _results_of(own: str) -> str:
     return object_name(own, "results")
 
 
-def _meta(own: str, name: str) -> Value:
-    labels = {"app.kubernetes.io/name": "storagelab", CAMPAIGN: object_name(name)}
-    return {"name": own, "labels": labels}
+def _meta(own: str, name: str) -> Object:
+    return {"name": own, "labels": {"app.kubernetes.io/name": "storagelab", CAMPAIGN: object_name(name)}}
 
 
 def _spec(own: str, name: str, spec: OnClaims) -> Object:
@@ -303,14 +300,9 @@ def _job(own: str, name: str, node: str, spec: OnClaims, claims: Mapping[str, st
                     "onExitCodes": {"containerName": "storagelab", "operator": "In", "values": [1, 2]}},
                 ]
             },
-            "template": {"metadata": {"labels": _labels(meta)}, "spec": pod},
+            "template": {"metadata": {"labels": meta["labels"]}, "spec": pod},
         },
     }  # fmt: skip
-
-
-def _labels(meta: Value) -> Value:
-    assert isinstance(meta, Mapping)
-    return meta["labels"]
 
 
 def _container(name: str, spec: OnClaims, claims: Mapping[str, str], wanted: JobOptions) -> Value:

@@ -323,9 +323,8 @@ def _by_second(folder: Path, seconds: float) -> tuple[_Rates, _Means]:
     rates: dict[Direction, list[float]] = {}
     waited_s: dict[Direction, list[float]] = {}
     for log, lines in logs:
-        times = folder / log.name.replace(f"{_RATES}_iops", f"{_TIMES}_lat", 1)
         means_s: dict[tuple[int, Direction], float] = {}
-        for second, direction, ns in _logged(times):
+        for second, direction, ns in _logged(folder / log.name.replace(f"{_RATES}_iops", f"{_TIMES}_lat", 1)):
             # fio may add a line at its end, which has only the requests of the last moment. This line is ignored.
             means_s.setdefault((second, direction), ns / 1e9)
         for second, direction, rate in lines:

@@ -65,9 +65,9 @@ class InsertingSessions(Sessions[C]):
     def first(self) -> C:
         return self._workers[0].connection
 
-    @abstractmethod
     def _words(self, error: BaseException) -> str:
         """Returns the server's message from an error of the driver."""
+        return str(error)
 
     @abstractmethod
     def _close_gate(self) -> None: ...

@@ -204,8 +204,7 @@ def form_of(path: Path, key: str) -> Form:
     for magic, program in _COMPRESSED.items():
         if head.startswith(magic):
             raise PreflightError(f"{path} is compressed by {program}", key=key, hint="unpack it first")
-    is_archive = head.startswith(_ARCHIVES) or head[_TAR_MAGIC] == b"ustar"
-    return "archive" if is_archive else "sql"
+    return "archive" if head.startswith(_ARCHIVES) or head[_TAR_MAGIC] == b"ustar" else "sql"
 
 
 def version_in(text: bytes) -> tuple[int, ...] | None:

@@ -118,10 +118,9 @@ def told(starts_s: Sequence[float], began_s: float, end_s: float) -> dict[str, f
     """Returns the figures that a run stores: the number of checkpoints in its warm-up and in the measurement, the
     number of whole cycles, and the start of each checkpoint in seconds since the start of the measurement.
     """
-    counted = [at_s for at_s in starts_s if began_s - _ALIGNED_S <= at_s < end_s - _ALIGNED_S]
     return {
         "in_warm_up": float(sum(at_s < began_s - _ALIGNED_S for at_s in starts_s)),
-        "while_counted": float(len(counted)),
+        "while_counted": float(sum(began_s - _ALIGNED_S <= at_s < end_s - _ALIGNED_S for at_s in starts_s)),
         "whole": float(whole_between(starts_s, began_s, end_s)),
         **{f"begun.{number}_s": at_s - began_s for number, at_s in enumerate(starts_s, 1)},
     }

@@ -118,7 +118,6 @@ def counts(load: GeneratedLoad) -> bytes:
 
 def on_tables(server: Sequence[str], load: Sysbench) -> list[str]:
     """Returns the arguments for sysbench's script and its tables. `server` has the options that name the server."""
-    script = f"./{OWN_SCRIPT}" if load.is_own else load.script
     # The user's own script may not have these options.
     sizes = {
         name: getattr(load, name)
@@ -127,7 +126,7 @@ def on_tables(server: Sequence[str], load: Sysbench) -> list[str]:
     }
     own = {name.replace("_", "-"): value for name, value in sizes.items()} | load.options
     given = (f"--{name}={('off', 'on')[value] if isinstance(value, bool) else value}" for name, value in own.items())
-    return [script, *server, *given]
+    return [f"./{OWN_SCRIPT}" if load.is_own else load.script, *server, *given]
 
 
 def command(script: Sequence[str], load: GeneratedLoad, *, seed: int) -> list[str]:

@@ -103,9 +103,7 @@ class Transactions(NamedTuple):
 
     def latency(self) -> Latency | None:
         values, counts = np.unique(self.latency_us, return_counts=True)
-        return latency_of(
-            (round(value * _NS_PER_US), int(count)) for value, count in zip(values, counts, strict=True)
-        )  # fmt: skip
+        return latency_of((round(value * _NS_PER_US), int(count)) for value, count in zip(values, counts, strict=True))
 
     def series(self, edges_s: Sequence[float]) -> dict[str, tuple[float | None, ...]]:
         """Returns columns of a time series over the intervals between the edges: the transactions per second, and their
@@ -118,8 +116,7 @@ class Transactions(NamedTuple):
         for first, last, start_s, end_s in zip(places, places[1:], edges_s, edges_s[1:], strict=False):
             number = int(last - first)
             per_s.append(number / (end_s - start_s) if end_s > start_s else None)
-            enough = number >= P99_LEAST
-            p99_s.append(float(np.percentile(latency_us[first:last], 99)) * _US if enough else None)
+            p99_s.append(float(np.percentile(latency_us[first:last], 99)) * _US if number >= P99_LEAST else None)
         return {"transactions_per_s": tuple(per_s), "latency_p99_s": tuple(p99_s)}
 
 

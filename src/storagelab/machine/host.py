@@ -202,7 +202,6 @@ def describe_volume(path: str | Path, kernel: Kernel = HERE, process: int | str 
     device = whole[0] if len(whole) == 1 else next(iter(stack), "")
     disk = disks.describe_disk(device, kernel) if device else {}
     virtual, reason = disks.virtual_disk(mount, stack, virtual_machine(kernel)[0], kernel)
-    own_queue = disks.describe_queue(stack[0], kernel) if stack and stack[0] != device else {}
     size, free = _space_bytes(path)
     return {
         "path": os.path.abspath(path),
@@ -219,7 +218,7 @@ def describe_volume(path: str | Path, kernel: Kernel = HERE, process: int | str 
         "device_firmware": disk.get("firmware") or None,
         "device_driver": disk.get("driver") or None,
         "queue": disk.get("queue", {}),
-        "file_system_queue": own_queue,
+        "file_system_queue": disks.describe_queue(stack[0], kernel) if stack and stack[0] != device else {},
         "throttle": throttled.limits if (throttled := throttle(own, kernel, process)) is not None else {},
         "size_bytes": size,
         "free_bytes": free,

@@ -253,9 +253,7 @@ if TYPE_CHECKING:
 
     class _AllKeys(_KeysAbove, mapped.Keys, raid.Keys, _KeysBelow): ...
 else:
-    _AllKeys = create_model(
-        "_AllKeys", __base__=(_KeysAbove, *(file.Keys for file in reversed(LAYERS)), _KeysBelow)
-    )  # fmt: skip
+    _AllKeys = create_model("_AllKeys", __base__=(_KeysAbove, *(file.Keys for file in reversed(LAYERS)), _KeysBelow))
 
 
 class VolumeConfig(_AllKeys):

@@ -253,12 +253,10 @@ def _split_by(row: WaitStat, blocked_s: float, queued_s: float) -> WaitStat:
     """Returns a timed wait with its signal part, which comes from samples. The signal part is never longer than the
     wait itself.
     """
+    if not blocked_s and not queued_s:
+        return row
     signal_s = min(row.wait_s, queued_s)
-    return (
-        row.model_copy(update={"resource_s": row.wait_s - signal_s, "signal_s": signal_s})
-        if blocked_s or queued_s
-        else row
-    )
+    return row.model_copy(update={"resource_s": row.wait_s - signal_s, "signal_s": signal_s})
 
 
 def _raked_states(raw: CountedWaits, cpu_s: float, runqueue_s: float) -> dict[str, tuple[float, float]]:

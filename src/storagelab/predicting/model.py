@@ -137,8 +137,7 @@ def _solved(stations: list[Station], offers: list[Offer], delay_s: float, sessio
     allowances = {name: most for one in offers for name, most in one.allowances.items()}
     unlimited = [one for one in stations if one.name not in allowances]
     most = bound(unlimited, delay_s, sessions)
-    takes_time = unlimited or delay_s > 0
-    alone = solve(unlimited, delay_s, sessions) if takes_time else Solution(math.inf, dict)
+    alone = solve(unlimited, delay_s, sessions) if unlimited or delay_s > 0 else Solution(math.inf, dict)
     if not allowances:
         return alone, most
     tight = min((one for one in stations if one.name in allowances), key=lambda one: one.capacity)
@@ -246,8 +245,7 @@ def _loads(server: Server, layout: Layout, per_s: float) -> list[VolumeLoad]:
     asked = server.asked(layout, per_s)
     for name, volume in server.volumes.items():
         one = volume.shared(asked.get(name, VolumeDemand()), per_s, server.demands.sessions)
-        path = one.of_transaction.times(per_s)
-        whole = path.plus(one.background)
+        whole = one.of_transaction.times(per_s).plus(one.background)
         reads = one.read.requests * per_s + one.background_reads.requests
         loads.append(
             VolumeLoad(

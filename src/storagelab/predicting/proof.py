@@ -134,8 +134,7 @@ def _replay(found: Advice, capture: Path, spec: Path) -> _Load:
         return pattern if key == LOG or Placement({pattern: ""}).problem(trace.objects) is None else None
 
     size = -(-trace.reaches // _ROUND_BYTES) * _ROUND_BYTES
-    tables = {"target": {"engine": "raw-io"}, "workload": workload}
-    return _Load("the captured requests", tables, size, key_of)
+    return _Load("the captured requests", {"target": {"engine": "raw-io"}, "workload": workload}, size, key_of)
 
 
 def _data(found: Advice) -> str:

@@ -191,8 +191,7 @@ class Search:
 
     def price(self, places: Places) -> float | None:
         """The price of the volumes that a placement uses, or None if one of them has no price."""
-        used = set(self.layout(places).places.values())
-        prices = [self.question.asked.volumes[name].price for name in used]
+        prices = [self.question.asked.volumes[name].price for name in set(self.layout(places).places.values())]
         return None if None in prices else sum(one for one in prices if one is not None)
 
     def run(self, seed: int = 1) -> None:
@@ -309,9 +308,7 @@ def _refuse_one_device_twice(question: Question) -> None:
         first = next((found[key] for key in keys if found.get(key, name) != name), None)
         if first is not None:
             hint = f"Name a folder on another device; or leave {name} out, and place its objects on {first}."
-            raise SpecError(
-                f"is on the same device as {first}", file=question.file, key=f"volumes.{name}", hint=hint
-            )  # fmt: skip
+            raise SpecError(f"is on the same device as {first}", file=question.file, key=f"volumes.{name}", hint=hint)
         found |= {key: name for key in (device, number) if key is not None}
 
 

@@ -228,8 +228,7 @@ class DeviceProfile(_Drive):
     @property
     def _host(self) -> Group:
         """The group with the figures that the host sees."""
-        groups = self.__pydantic_extra__ or {}
-        return groups["platters" if self.kind == "disk" else "host"]
+        return (self.__pydantic_extra__ or {})["platters" if self.kind == "disk" else "host"]
 
     @property
     def sectors(self) -> tuple[int, ...]:

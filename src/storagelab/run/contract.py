@@ -159,8 +159,7 @@ class _Suite:
         yield Promise(name=p.REACHED, state="pass", detail=found.server)
         try:
             yield self._foreign_refused()
-            outcomes = [self._run(cell) for cell in self.plan.cells]
-            yield from p.judged(outcomes, self.password)
+            yield from p.judged([self._run(cell) for cell in self.plan.cells], self.password)
             yield self._interruption(before)
             yield self._beside()
         finally:

@@ -68,9 +68,7 @@ def learned(plan: Plan, finished: Iterable[tuple[str, float]]) -> Callable[[Plan
     additional time is learned. `finished` holds (cell_id, wall seconds).
     """
     configs = {cell.cell_id: cell.config for cell in plan.cells}
-    durations = list(finished)
-    making = _making(configs, durations)
-    walls = _by_cell(making.without)
+    walls = _by_cell(_making(configs, list(finished)).without)
     known = {cell_id: fmean(of_cell) for cell_id, of_cell in walls.items()}
     done = [(configs[cell_id], wall_s) for cell_id, of_cell in walls.items() for wall_s in of_cell]
     units = {config.workload.work.unit for config in configs.values()}

@@ -104,8 +104,7 @@ class KeptResults:
         return len(self.results) + len(self.sustained)
 
     def add(self, one: Result | LongStretch) -> None:
-        content = one._asdict() if isinstance(one, Result) else one.model_dump()
-        self._lines.append(json.dumps(content) + "\n")
+        self._lines.append(json.dumps(one._asdict() if isinstance(one, Result) else one.model_dump()) + "\n")
         with uninterrupted():
             try:  # the whole file is rewritten, because its last line may be incomplete
                 write_whole(self.file, ["".join([json.dumps(self._of), "\n", *self._lines]).encode()])
@@ -133,8 +132,7 @@ def file_on(folder: Path, file_bytes: int) -> Iterator[tuple[Place, str]]:
     """Yields the file, after it was written full, and the engine of fio that works on it. The file is removed at the
     end.
     """
-    site = Site(experiment="drives-fit", identity="fit", spec_folder=folder)
-    folders = Folders(site, {"v": folder})
+    folders = Folders(Site(experiment="drives-fit", identity="fit", spec_folder=folder), {"v": folder})
     with locked({folder: "--volume"}):
         folders.leftovers()  # raises an error if another file has the name
         sweep_temporary()

@@ -155,9 +155,8 @@ class Store:
 
     def salvage(self) -> tuple[tuple[Run, ...], list[str]]:
         """Returns every run that can still be read, and a description of what can't be read. Changes nothing."""
-        read = dict.fromkeys(self._rows_that_are_left())
         shared: Shared = {}
-        found = [read_run(row, shared) for row in read]
+        found = [read_run(row, shared) for row in dict.fromkeys(self._rows_that_are_left())]
         lost = [one for one in found if isinstance(one, str)]
         with self._as_bytes():
             try:

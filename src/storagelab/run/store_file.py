@@ -96,11 +96,9 @@ def _refuse_odd_file(file: Path, mode: str) -> None:
     """
     try:
         facts = file.stat()
-    except FileNotFoundError:
-        if file.is_symlink():
-            raise _unreadable(file) from None
-        return
-    except OSError:
+    except OSError as error:
+        if isinstance(error, FileNotFoundError) and not file.is_symlink():
+            return
         raise _unreadable(file) from None
     if not stat.S_ISREG(facts.st_mode):
         raise _unreadable(file)

@@ -61,8 +61,7 @@ def salvage(name: str, results: Path) -> tuple[Results, list[str]]:
 def as_begun(experiment: Experiment, results: Path) -> Experiment:
     """Returns the experiment of a spec with the order of its stored campaign. A campaign that an earlier version began
     keeps its order. This function ignores an unreadable store. The callers of this function report the store."""
-    folder = results / experiment.name
-    with contextlib.suppress(StoreError), Store.salvaging(folder) as store:
+    with contextlib.suppress(StoreError), Store.salvaging(results / experiment.name) as store:
         begun = store.experiment()
         if begun.sha256 == experiment.sha256:
             return experiment.model_copy(update={"balanced": begun.balanced})

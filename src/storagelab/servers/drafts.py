@@ -150,8 +150,7 @@ def of_server(engine: str, found: RunningServer, variable: str) -> str:
     question = "Which of this server's volumes suit its data and its log?"
     of = (volumes, ENGINES[engine].generators[0], now)
     text = Draft(head, question, {"engine": engine, **programs}, _settings(found, {}), *of).text()
-    spec = tomllib.loads(text)
-    return _edited(text, _load_like(spec, found, volumes[0].path), {})
+    return _edited(text, _load_like(tomllib.loads(text), found, volumes[0].path), {})
 
 
 def _volumes(places: Mapping[str, Path]) -> tuple[tuple[Volume, ...], dict[str, str]]:
@@ -216,8 +215,7 @@ def filled(name: str, text: str, engine: str, found: RunningServer, variable: st
         target = programs + _settings(found, spec["target"].get("settings", {}))
     paths, notes = _places(spec, found)
     changes |= {(f"volumes.{one}", "path"): path for one, path in paths.items()}
-    base = next(iter(paths.values()), HERE)
-    changes |= _load_like(spec, found, base)
+    changes |= _load_like(spec, found, next(iter(paths.values()), HERE))
     where = "on this machine" if found.here else "on another machine: the runs measure this machine's drives"
     head = [
         f"# Filled in for {found.title}, which runs {where}. storagelab only read from it, and changed nothing.",

@@ -226,9 +226,8 @@ def lying(config: Config, known: Sequence[Object]) -> list[tuple[Object, str | N
     placed = list[tuple[Object, str | None]]()
     for one in known:
         whole = (one.kind, one.names[-1])
-        own = config.placement.volume_of(one)
         place = numbers[whole] % config.layout.data_files if one.spread else 0
-        placed.append((one, own or config.volume_of_data_file(place)))
+        placed.append((one, config.placement.volume_of(one) or config.volume_of_data_file(place)))
         numbers[whole] += 1
     return placed
 
@@ -263,9 +262,8 @@ def planned(configs: Iterable[Config], site: Site) -> tuple[str, ...]:
             for what, volume in config.placed.items()
             if what != TEMPORARY
         ]
-        found = lying(config, known) if known is not None else named
         here = defaultdict[str, float](float)
-        for one, volume in found:
+        for one, volume in lying(config, known) if known is not None else named:
             volumes[one.names[-1]][volume or "the server's own folder"] = None
             here[one.names[-1]] += one.bytes or 0
         for title, size in here.items():

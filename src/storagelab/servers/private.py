@@ -263,8 +263,7 @@ def stop_process(pid_file: Path, argument: str, how: signal.Signals) -> bool:
 def runs_as(pid: int, user: int) -> bool:
     """Whether the user ID of a process is `user`, in each of its roles: real, effective, saved and file system."""
     status = read_text(HERE.proc / str(pid) / "status").splitlines()
-    ids = next((line.split()[1:] for line in status if line.startswith("Uid:")), [])
-    return set(ids) == {str(user)}
+    return set(next((line.split()[1:] for line in status if line.startswith("Uid:")), [])) == {str(user)}
 
 
 def _runs_with(pid: int, argument: str) -> bool:

@@ -156,9 +156,8 @@ def _lacking(
     for config in configs:
         sharing: dict[int, list[tuple[str, Path]]] = {}
         for name, path in site.volume_paths(config).items():
-            if not path.exists():
-                continue
-            sharing.setdefault(os.stat(path).st_dev, []).append((name, path))
+            if path.exists():
+                sharing.setdefault(os.stat(path).st_dev, []).append((name, path))
         for device, volumes in sharing.items():
             wanted = sum(bytes_on(config, name) for name, _ in volumes)
             if device not in hungriest or wanted > hungriest[device][0]:
@@ -181,8 +180,7 @@ def _lacking(
 def _device_text(path: Path) -> str:
     facts = host.describe_volume(path)
     medium = "in memory" if facts["in_memory"] else "virtual disk" if facts["virtual"] else ""
-    parts = (facts["filesystem"], facts["device"], medium)
-    return ", ".join(str(part) for part in parts if part)
+    return ", ".join(str(part) for part in (facts["filesystem"], facts["device"], medium) if part)
 
 
 def check_place_names(needs: Iterable[VolumeNeed], is_barred: Callable[[str], bool], problem: str) -> None:

@@ -251,8 +251,7 @@ class Starter(Generic[P]):
         """Maps settings to the cell that has these settings and the most connections."""
         for config in configs:
             key = tuple(self._texts(config).items())
-            known = neediest.setdefault(key, config)
-            if config.database_load.connections > known.database_load.connections:
+            if config.database_load.connections > neediest.setdefault(key, config).database_load.connections:
                 neediest[key] = config
         kinds = list(neediest.values())
         parts = [kinds[start : start + _AT_ONCE] for start in range(0, len(kinds), _AT_ONCE)][::-1]
@@ -279,8 +278,7 @@ class Starter(Generic[P]):
             self._check_cell(programs, config)
 
     def _check_cell(self, programs: P, config: Config) -> None:
-        expected = self.check(programs, self.settings(config))
-        check_connections(config, int(expected["max_connections"]))
+        check_connections(config, int(self.check(programs, self.settings(config))["max_connections"]))
 
     def _texts(self, config: Config) -> dict[str, str]:
         return {name: self.text(value) for name, value in self.settings(config).items()}

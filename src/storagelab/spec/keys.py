@@ -113,8 +113,7 @@ def _bounds(schema: Schema, step: int) -> str:
     if low is not None and high is not None:
         return f" from {low} to {high}"
     named = (("above", above), ("of at least", low), ("of at most", high), ("below", below))
-    texts = [f" {words} {bound}" for words, bound in named if bound is not None]
-    return " and".join(texts)
+    return " and".join(f" {words} {bound}" for words, bound in named if bound is not None)
 
 
 # --- Paths ------------------------------------------------------------------------------------------------------------

@@ -216,7 +216,6 @@ def expand(experiment: Experiment, costly: Collection[str] = ()) -> Plan:
     costly = (*costly, *(f"volumes.{name}" for name in sorted(kept)))
     blocks = _blocks(cells, _costly_names(experiment, costly))
     _refuse_blocks_of_nothing(experiment, cells, changes=len(blocks) > 1 or bool(kept))
-    ordered = _ordered(blocks, experiment)
     levels = {cell.cell_id: json.dumps(cell.levels, sort_keys=True, ensure_ascii=False) for cell in cells}
     # The run's identity gives the 63 bits of its seed. The run's place does not matter, so a run has the same seed in
     # any order.
@@ -228,7 +227,7 @@ def expand(experiment: Experiment, costly: Collection[str] = ()) -> Plan:
             repetition=repetition,
             seed=draw(f"{experiment.seed}/run/{levels[cell.cell_id]}/{repetition}") >> (256 - 63),
         )
-        for sequence, (block, repetition, cell) in enumerate(ordered)
+        for sequence, (block, repetition, cell) in enumerate(_ordered(blocks, experiment))
     )
     return Plan(cells=tuple(cells), runs=tuple(runs))
 

@@ -238,12 +238,11 @@ def _canonical(raw: keys.Tables) -> dict[str, Any]:
     order. Prices and keys for judging are left out.
     """
     raw = _without_prices(raw)
-    listed = {name: list(raw[name]) for name in ("factors", "volumes") if name in raw}
     given = {name: raw[name] for name in raw if name not in keys.JUDGEMENT}
     if "measure" in given:
         measure = {name: value for name, value in given["measure"].items() if name != "judge"}
         given = {**given, "measure": measure} if measure else {name: given[name] for name in given if name != "measure"}
-    return {**given, "listed": listed}
+    return {**given, "listed": {name: list(raw[name]) for name in ("factors", "volumes") if name in raw}}
 
 
 def _without_prices(raw: keys.Tables) -> keys.Tables:

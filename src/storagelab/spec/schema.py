@@ -116,6 +116,4 @@ def _plain(schema: Any) -> Any:
         for word, value in schema.items()
         if word not in _NOT_FOR_SPECS
     }
-    if len(kept.get("anyOf", ())) == 1:
-        return {**kept.pop("anyOf")[0], **kept}
-    return kept
+    return {**kept.pop("anyOf")[0], **kept} if len(kept.get("anyOf", ())) == 1 else kept

@@ -321,8 +321,7 @@ def _with_checks(one: ArticlePlan | ArticleWithoutRuns, asked: Request) -> Artic
     if isinstance(one, ArticleWithoutRuns) or not asked.checks or not one.plan.runs:
         return one
     other = _at_another_scale(one, asked)
-    judged = [figure for figure in one.article.figures if figure.use == "judged"]
-    inputs = one.article.open if judged else ()
+    inputs = one.article.open if any(figure.use == "judged" for figure in one.article.figures) else ()
     own = {each.what: each.values[0] for each in inputs}
     chosen = [own] * bool(own) + [own | {each.what: value} for each in inputs for value in each.values[1:]]
     variants = [
@@ -452,9 +451,7 @@ def _runs(
         attempts = store.attempts()
         pending = scheduling.pending(one.plan, attempts)
         at_once = loop.processes(one.plan, pending, one.found, asked.jobs)
-        with RunProgress(
-            one.plan, pending, store.durations(), console, folder, check, at_once=at_once
-        ) as progress:  # fmt: skip
+        with RunProgress(one.plan, pending, store.durations(), console, folder, check, at_once=at_once) as progress:
             progress.say(f"article {one.article.id}: {len(pending)} runs to make, {len(attempts)} stored already")
             loop.run_all(one.plan, store, one.site, progress, jobs=at_once)
         found: dict[str, list[Measurement]] = {}

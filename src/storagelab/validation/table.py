@@ -222,8 +222,7 @@ def _sections(validation: Validation) -> Iterator[_Section]:
             yield _Section(f"What article {article.id} leaves open", _band_columns(banded), notes, "figure")
     in_sum = _summary_columns(validation.articles, summaries(validation.rows))
     yield _Section("In sum", in_sum, _how(validation.simulations))
-    owners = dict.fromkeys(item.owner for item in validation.parameters)
-    for owner in owners:
+    for owner in dict.fromkeys(item.owner for item in validation.parameters):
         columns = _parameter_columns([item for item in validation.parameters if item.owner == owner])
         yield _Section(f"Parameters of {owner}", columns, wraps="source", ranks={"bounds": 2, "fitted on": 1})
 
@@ -389,8 +388,7 @@ def _published_text(figure: PublishedFigure) -> str:
 
 
 def _exact(value: float) -> str:
-    text = numbers.significant(value, _MOST_DIGITS)
-    return text.rstrip("0").rstrip(".") if "." in text else text
+    return numbers.round_figure(value, _MOST_DIGITS)
 
 
 def _levels(levels: Sequence[JsonValue]) -> str:
@@ -437,8 +435,7 @@ def _change_text(row: Row) -> str:
 
 def _band_text(row: Row) -> str:
     assert row.band is not None
-    texts = [_estimate_text(Estimate(value=value), row.figure.unit) for value in row.band]
-    return " to ".join(texts)
+    return " to ".join([_estimate_text(Estimate(value=value), row.figure.unit) for value in row.band])
 
 
 def _tolerance_text(figure: PublishedFigure) -> str:

@@ -75,8 +75,7 @@ def same_content(experiment: Experiment) -> Iterator[str]:
 
 
 def guessed(expanded: Plan) -> str:
-    loads = (cell.config.workload for cell in expanded.cells)
-    found = any(load.warm_up_is_found for load in loads)
+    found = any(cell.config.workload.warm_up_is_found for cell in expanded.cells)
     return "a guess before the first run" + ("; at most, as warm-ups end when throughput has settled" if found else "")
 
 

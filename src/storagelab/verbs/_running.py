@@ -64,8 +64,7 @@ class Hands:
                 )  # fmt: skip
             self._confirm(waits)
             return
-        where = f"block {waits.block + 1} of {blocks}"
-        screen.say(f"{where}: {'; '.join(waits.asked)}")
+        screen.say(f"block {waits.block + 1} of {blocks}: {'; '.join(waits.asked)}")
         if not sys.stdin.isatty():
             raise self._ended(waits)
         while True:
@@ -106,8 +105,7 @@ def refuse_unconfirmed(drives: Sequence[ClaimedDrive], confirmed: Collection[str
     for drive in asked:
         screen.say(f"everything on this drive will be destroyed:\n  {drive.text}")
         screen.say("to continue, type its serial number:")
-        typed = sys.stdin.readline().strip()
-        if typed != drive.serial:
+        if sys.stdin.readline().strip() != drive.serial:
             hint = "run again, and type it; or name another drive"
             raise PreflightError(f"{drive.serial} was not confirmed, so nothing was done", hint=hint)
 

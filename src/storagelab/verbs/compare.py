@@ -225,10 +225,9 @@ def _campaigns(asked: _Asked, names: Sequence[str], *, history: bool) -> Gate:
     given = [asked.judged(one, name) for name, one in zip(_called([one.folder for one in read]), read, strict=True)]
     runs = {campaign.name: one.runs for campaign, one in zip(given, read, strict=True)}
     found = campaigns.against_history(given, runs) if history else campaigns.against_first(given)
-    tables = [words.manifest_table(one, runs) for one in found]
     result = campaigns.Gate.NOT_SLOWER if asked.margin is None else campaigns.gate(found, asked.margin)
     said = "" if asked.margin is None else words.gate_of_campaigns_sentence(result, asked.margin, found)
-    paper = words.campaigns_paper(found, tables, said)
+    paper = words.campaigns_paper(found, [words.manifest_table(one, runs) for one in found], said)
     # Charts need exactly two campaigns. With several predictions, a chart would not show to which campaign each
     # prediction belongs.
     pair = of_campaigns(found[0], read[0].plan, read[1].plan) if len(given) == 2 and not history else None

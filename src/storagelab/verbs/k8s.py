@@ -87,8 +87,7 @@ def k8s(
     experiment = reading.load(spec_file)
     name = experiment.name
     if fetch:
-        pods = [reader(name, node, wanted) for node in nodes or ("",)]
-        writing.deliver(documents(pods), output)
+        writing.deliver(documents([reader(name, node, wanted) for node in nodes or ("",)]), output)
         _say_how_to_fetch(name, nodes)
         return
     specs = [on_claims(experiment, classes or (), host) for host in range(max(1, len(nodes)))]
@@ -151,8 +150,7 @@ def _look(spec_file: Path, file: Path) -> bool:
     from storagelab.kubernetes.job import object_name
     from storagelab.spec import reading
 
-    campaign = object_name(reading.load(spec_file).name)
-    found = held_up(_objects(file), campaign)
+    found = held_up(_objects(file), object_name(reading.load(spec_file).name))
     for one in found:
         screen.say(one.text, stdout=True)
     return all(one.well for one in found)

@@ -142,8 +142,7 @@ def serial_of(name: str, kernel: Kernel = HERE) -> str:
 
 
 def partitions_of(name: str, kernel: Kernel = HERE) -> tuple[str, ...]:
-    node = disks.node_of(name, kernel).resolve()
-    return tuple(sorted(file.parent.name for file in node.glob("*/partition")))
+    return tuple(sorted(file.parent.name for file in disks.node_of(name, kernel).resolve().glob("*/partition")))
 
 
 def _users(name: str, kernel: Kernel) -> tuple[bool, tuple[str, ...]]:

@@ -167,13 +167,11 @@ class Journal:
         journal, or storagelab may have been killed before the first step.
         """
         registered = {one.drive.id: one for one in claims() if one.results == str(self.results)}
-        devices = dict.fromkeys([*(event.device for _, event in self._events()), *registered])
         found = []
-        for device in devices:
+        for device in dict.fromkeys([*(event.device for _, event in self._events()), *registered]):
             ours, theirs = self.of(device).claim, registered.get(device)
             if (claim := theirs or ours) is not None:
-                is_known = bool(ours and theirs and ours.token and ours.token == theirs.token)
-                found.append((claim, is_known))
+                found.append((claim, bool(ours and theirs and ours.token and ours.token == theirs.token)))
         return found
 
     def _events(self) -> Iterator[tuple[int, _Event]]:

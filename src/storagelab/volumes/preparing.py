@@ -202,8 +202,7 @@ class OpenDrive:
     def refuse_another(self) -> None:
         """Raises RunFailed if the drive's names now mean another drive, or if the drive's serial number has changed."""
         number = os.fstat(self._opened).st_rdev
-        node = f"/dev/{self.drive.name}"
-        for name in (self.drive.id, node):
+        for name in (self.drive.id, f"/dev/{self.drive.name}"):
             if not until(partial(os.path.exists, name), _RENAMED_S, pause_s=0.05):
                 raise RunFailed(f"{name} does not exist any more; nothing more is done to the drive")
             facts = os.stat(name)
@@ -384,8 +383,7 @@ def _refuse_used(drive: Drive, claim: Claim) -> None:
     """Raises RunFailed or PreflightError if `run` would refuse the drive. Content and devices that storagelab made are
     no reason to refuse it.
     """
-    places = drives.mounted_from(drive.name)
-    strange = [f"it is mounted at {one}" for one in places if "/storagelab-" not in one]
+    strange = [f"it is mounted at {one}" for one in drives.mounted_from(drive.name) if "/storagelab-" not in one]
     parts = (drive.name, *drives.partitions_of(drive.name))
     for holder in (one for part in parts for one in file_systems.holders(part)):
         mapped = read_text(node_of(holder) / "dm" / "name")

@@ -274,11 +274,8 @@ def _on_own_drive(
     for step in file_systems.layer_steps(volume):
         base.announce(step)
     stack = undo.enter_context(file_systems.stacked(name, volume, base.devices, base.uuids))
-    device, filesystem, queue = (
-        stack.device,
-        volume.filesystem or file_systems.DEFAULT,
-        file_systems.queue_asked(volume),
-    )
+    device, queue = stack.device, file_systems.queue_asked(volume)
+    filesystem = volume.filesystem or file_systems.DEFAULT
     disks = dict.fromkeys(map(disk_of, base.devices))
     if queue:
         base.note(lambda journal, drive: journal.queue(drive, file_systems.queue_now(drive.name, queue)))

@@ -245,7 +245,6 @@ class Series:
     def frozen(self) -> TimeSeries:
         if len(self.readings) < 2:
             return TimeSeries()
-        names = list(self.readings[0][1])
         pairs = list(zip(self.readings, self.readings[1:], strict=False))
         return TimeSeries(
             at_s=tuple(at_s for at_s, _ in self.readings[1:]),
@@ -256,7 +255,7 @@ class Series:
                     else None
                     for (then_s, then), (at_s, now) in pairs
                 )
-                for name in names
+                for name in self.readings[0][1]
             },
         )
 

@@ -290,8 +290,7 @@ class SessionSampler(Watch, ABC):
 
     def _take_series(self, *, last: bool = False) -> None:
         if last or self.series.due(self.at_s):
-            at_s = self.at_s
-            self.series.add(at_s, dict(self._columns()), last=last)
+            self.series.add(self.at_s, dict(self._columns()), last=last)
 
     def _count(self, session: int, wait_type: str, states: Mapping[int, str], timeslices: int = 0) -> str:
         """Counts one session in one sample. Returns the kernel's letter for the session's state."""

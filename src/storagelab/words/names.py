@@ -137,10 +137,8 @@ def phrase(factor: str, values: Sequence[JsonValue]) -> str:
     if factor in _COUNTED:
         many = factor_text(factor)
         return f"{text} {one_of(many) if list(values) == [1] else many}"
-    if factor == "layout.log":
-        return f"log on {text}"
-    if factor == "layout.data":
-        return f"data on {text}"
+    if factor in ALONE:
+        return f"{_SHORT[factor]} on {text}"
     if factor.startswith(_OBJECTS):
         return f"{factor.removeprefix(_OBJECTS)} on {text}"
     if factor == "workload.kind":

@@ -71,9 +71,9 @@ def significant(value: float, digits: int = 3) -> str:
     return _number(round(value, digits - 1 - order), max(0, digits - 1 - order))
 
 
-def round_figure(value: float) -> str:
+def round_figure(value: float, digits: int = 4) -> str:
     """A number that is already round, such as the start of an axis, without zeros at its end: "9.8" for 9.8."""
-    text = significant(value, 4)
+    text = significant(value, digits)
     return text.rstrip("0").removesuffix(".") if "." in text else text
 
 
@@ -292,8 +292,7 @@ def capacity(value: float | None) -> str:
     if value is None or not math.isfinite(value):
         return ""
     power = next((power for power in (12, 9, 6) if value >= 0.9995 * 10**power), 3)
-    text = significant(value / 10**power)
-    return f"{text.rstrip('0').rstrip('.') if '.' in text else text} {_MAKERS_UNITS[power // 3]}"
+    return f"{round_figure(value / 10**power, 3)} {_MAKERS_UNITS[power // 3]}"
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -146,8 +146,7 @@ def replay(places: Places, trace: Trace, load: Replay, tell: Callable[[], None])
     with temporary.folder("trace") as folder:
         asked = folder / "trace.json"
         bytes_each = places[0].size_bytes
-        text = json.dumps({"pace": load.pace, "requests": trace.asked(bytes_each)})
-        asked.write_text(text, encoding="ascii")
+        asked.write_text(json.dumps({"pace": load.pace, "requests": trace.asked(bytes_each)}), encoding="ascii")
         files = [str(place.folder / place.name) for place in places]
         command = [sys.executable, "-P", str(_SENDER), str(asked), str(threads), str(bytes_each), *files]
         timeout_s = trace.seconds * _TIMES_AS_LONG + _STARTING_S

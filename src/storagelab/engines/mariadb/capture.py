@@ -227,16 +227,13 @@ class WatchedMariaDB:
         database, slash, table = name.partition("/")
         if not slash or table.startswith("#sql"):
             return None
-        table, *partition = (
-            _ENCODED.sub(lambda found: chr(int(found[1], 16)), part) for part in _PARTITION.split(table, maxsplit=1)
-        )
-        database = _ENCODED.sub(lambda found: chr(int(found[1], 16)), database)
+        parts = (database, *_PARTITION.split(table, maxsplit=1))
+        database, table, *partition = (_ENCODED.sub(lambda found: chr(int(found[1], 16)), part) for part in parts)
         label, name = ("#".join([one, *partition]) for one in (label_of(database, table), table))
         return Thing(label, database, name, "table", folder)
 
     def thing_of(self, path: str) -> Thing | None:
-        plain = path.removesuffix(" (deleted)")
-        place = Path(plain)
+        place = Path(path.removesuffix(" (deleted)"))
         if not place.is_absolute():
             place = self._data / place
         known = [folder for folder in self._is_temporary if place.is_relative_to(folder)]

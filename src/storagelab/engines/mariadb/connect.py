@@ -155,8 +155,7 @@ def parse_dsn(text: str, key: str) -> Address:
         raise PreflightError("it is not a readable DSN", key=key, hint=_HOW) from None
     if parts.scheme not in _SCHEMES or not parts.username or any(len(values) > 1 for values in options.values()):
         raise PreflightError("it is not a DSN of MariaDB or MySQL", key=key, hint=_HOW)
-    unknown = sorted(set(options) - set(_OPTIONS))
-    if unknown:
+    if set(options) - set(_OPTIONS):
         hint = f"after the question mark write any of: {', '.join(_OPTIONS)}"
         raise PreflightError("it has an unknown option", key=key, hint=hint)
     given = {name: values[0] for name, values in options.items()}

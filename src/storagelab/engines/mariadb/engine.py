@@ -253,8 +253,7 @@ class MariaDBProbe:
 
     def clear(self, target: TargetConfig, name: str) -> None:
         # Drops the database only if it is empty, because others may have put tables into it.
-        inside = _asked(target, "SELECT 1 FROM information_schema.tables WHERE table_schema = %s", [name])
-        if not inside:
+        if not _asked(target, "SELECT 1 FROM information_schema.tables WHERE table_schema = %s", [name]):
             _asked(target, f"DROP DATABASE IF EXISTS {db.identifier(name)}")
 
 

@@ -88,8 +88,7 @@ class Layout(Places):
         self._made_before(connection)
 
     def _made_before(self, connection: Connection) -> bool:
-        there = ask(connection, "SELECT 1 FROM information_schema.schemata WHERE schema_name = %s", [self.prefix])
-        if not there:
+        if not ask(connection, "SELECT 1 FROM information_schema.schemata WHERE schema_name = %s", [self.prefix]):
             return False
         tables = ask(
             connection,
@@ -130,11 +129,10 @@ class Layout(Places):
 
     def all_files(self, connection: Connection) -> dict[str, DataFile]:
         """Every file of the database. The keys are the names in the server's catalogue, in small letters."""
-        mysql = "MariaDB" not in connection.get_server_info()
         statement = (
             "SELECT t.name, d.path, t.space FROM information_schema.innodb_tablespaces t "
             "JOIN information_schema.innodb_datafiles d USING (space) WHERE t.name LIKE %s"
-            if mysql
+            if "MariaDB" not in connection.get_server_info()
             else "SELECT name, filename, space FROM information_schema.innodb_sys_tablespaces WHERE name LIKE %s"
         )
         pattern = self.prefix.replace("_", r"\_") + "/%"

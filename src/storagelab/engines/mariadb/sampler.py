@@ -159,8 +159,7 @@ class Sampler(SessionSampler):
     def _open_kernel_view(self, pid: int, os_ids: Mapping[int, int | None], mine: int | None) -> None:
         views = {thread: TaskView(pid, os_id) for thread, os_id in os_ids.items() if os_id is not None}
         if all(view.sched() is not None for view in views.values()) and len(views) == len(os_ids):
-            own = views.pop(mine) if mine is not None else None
-            self.accounts.open(views, own)
+            self.accounts.open(views, views.pop(mine) if mine is not None else None)
             return
         self.accounts.reason = "this kernel keeps no schedstat of the server's threads, or hides them"
         for view in views.values():
@@ -214,8 +213,7 @@ class Sampler(SessionSampler):
     def _read_progress(self) -> None:
         if not self._rows_done or self._of_generator:
             return
-        statement = _ROWS_DONE.format(progress=PROGRESS, threads=self._threads)
-        for thread, rows_done in ask(self._own, statement):
+        for thread, rows_done in ask(self._own, _ROWS_DONE.format(progress=PROGRESS, threads=self._threads)):
             self._rows_done[thread] = int(rows_done or 0)
 
     def _columns(self) -> dict[str, float]:

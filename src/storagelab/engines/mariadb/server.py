@@ -221,8 +221,7 @@ class Server(PrivateServer[Binaries]):
     stop_signal, shut_down_signal = signal.SIGKILL, signal.SIGTERM
 
     def _reach(self) -> tuple[Path, ...]:
-        programs = (*installation(self.programs.server), *installation(self.programs.installer))
-        return (self._tmp_folder, *programs)
+        return (self._tmp_folder, *installation(self.programs.server), *installation(self.programs.installer))
 
     @property
     def address(self) -> Address:
@@ -289,8 +288,7 @@ def _as_options(settings: Settings) -> list[str]:
 
 def _own_words(log: str) -> str:
     """The error messages in a server's log, without their time stamps."""
-    lines = [line.split("] ", 1)[-1].strip() for line in log.splitlines() if _TROUBLE.search(line)]
-    return " ".join(lines)
+    return " ".join(line.split("] ", 1)[-1].strip() for line in log.splitlines() if _TROUBLE.search(line))
 
 
 STARTER = Starter(

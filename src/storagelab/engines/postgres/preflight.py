@@ -64,8 +64,7 @@ def check(plan: Plan, site: Site) -> Preflight:
     """Checks everything that could make a run fail. Raises PreflightError, which names the key."""
     found = CHECKS.check(plan, site)
     concerned = [cell for cell in plan.cells if concerns(cell.config.workload)]
-    cycles = checks.by_cell(concerned, db.connected, _cycle_shown, _cycle_asked)
-    return found.model_copy(update={"cycles": cycles})
+    return found.model_copy(update={"cycles": checks.by_cell(concerned, db.connected, _cycle_shown, _cycle_asked)})
 
 
 def durability(config: Config) -> Durability:
@@ -243,8 +242,7 @@ def _brace(first: int, last: int) -> str:
 def _bytes_on(config: Config, volume: str) -> int:
     """The most disk space in bytes that one run of this cell needs on a volume."""
     if config.generated:  # the objects in the user's own files are unknown before the run
-        made = _data_bytes(config)
-        return max(_making_bytes_on(config, volume, made), _copied_bytes_on(config, volume))
+        return max(_making_bytes_on(config, volume, _data_bytes(config)), _copied_bytes_on(config, volume))
     work, files = config.insert_load, config.layout.data_files
     row_bytes = _SEQUENTIAL_ROW_BYTES if work.page_a_row else _RANDOM_ROW_BYTES
     log_bytes = work.rows * (_SEQUENTIAL_LOG_BYTES if work.page_a_row else _RANDOM_LOG_BYTES)

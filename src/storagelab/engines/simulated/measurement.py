@@ -171,12 +171,10 @@ def _of_devices(outcome: Mapping[str, Any], scale: int) -> dict[str, dict[str, f
 def _counted(counts: Mapping[str, float], scale: int) -> dict[str, float]:
     """The counts of the scaled simulation, converted to life-size. Times are in seconds."""
     life_size = {name: value if name in _NOT_COUNTS else value * scale for name, value in counts.items()}
-    return {
-        (f"{name.removesuffix('_ns')}_s" if name.endswith("_ns") else name): value * NS
-        if name.endswith("_ns")
-        else value
+    return dict(
+        (f"{name.removesuffix('_ns')}_s", value * NS) if name.endswith("_ns") else (name, value)
         for name, value in life_size.items()
-    }
+    )
 
 
 def _series(series: Mapping[str, list[float]], scale: int, cell: Cell) -> TimeSeries:

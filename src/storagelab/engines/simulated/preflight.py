@@ -62,9 +62,8 @@ def _check_block(content: Mapping[str, Any], block: PlannedBlock) -> None:
         if match := _RUN_PLACE.fullmatch(place):
             place, levels = match["field"], block.cell_of(block.runs[int(match["run"])]).levels
         where = ", ".join(f"{name} = {level}" for name, level in levels.items())
-        what = refusal.what
         hint = _HINTS.get(place, _COSTLY if place.endswith(".drives") else "")
-        problem = what + (f" (in the cell {where})" if where else "")
+        problem = refusal.what + (f" (in the cell {where})" if where else "")
         raise PreflightError(problem, key=_KEYS.get(place, place), hint=hint) from None
 
 

@@ -124,8 +124,7 @@ def parse_dsn(dsn: str, key: str) -> Address:
         _refuse("it does not begin with mssql://", key)
     if not host or not parts.username:
         _refuse("it names no host or no user", key)
-    unknown = sorted(options.keys() - {"instance", "encrypt"})
-    if unknown:
+    if options.keys() - {"instance", "encrypt"}:
         _refuse("it has an unknown option; known are encrypt and instance", key)
     encryption = options.get("encrypt", "request")
     if encryption not in ENCRYPTION:
@@ -211,9 +210,8 @@ def connect(target: TargetConfig, application: str = "storagelab", database: str
     """
     dsn = address_of(target)
     hint = "check host, port, database, user and password, for example with sqlcmd"
-    with quoting(
-        target, (DriverError, ValueError), words_of, "can't connect", hint
-    ):  # ValueError: bytes are not valid text
+    # ValueError: bytes are not valid text
+    with quoting(target, (DriverError, ValueError), words_of, "can't connect", hint):
         return Session(replace(dsn, database=database) if database is not None else dsn, application)
 
 

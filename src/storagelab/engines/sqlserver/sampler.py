@@ -144,9 +144,7 @@ def read_cpu_s(session: Session, sessions: list[int]) -> float:
 def read_files(session: Session, database: str) -> Counters:
     """The reads and writes of each file of the database until now: `group -> name -> value`."""
     rows = session.rows(FILE_STATS.format(database=text(database)))
-    return {
-        f"file {name}": dict(zip(_FILE_COLUMNS, map(float, values), strict=True)) for name, *values in rows
-    }  # fmt: skip
+    return {f"file {name}": dict(zip(_FILE_COLUMNS, map(float, values), strict=True)) for name, *values in rows}
 
 
 def read_rates(session: Session, database: str) -> Counters:

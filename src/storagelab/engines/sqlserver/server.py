@@ -54,7 +54,6 @@ def server_facts(session: db.Session, facts: db.ServerFacts, database: str) -> d
     state = db.read_state(session)
     shown = {name: value for name, value in state.configurations.items() if name in _SHOWN_CONFIGURATIONS}
     of_database = record_of(session.records(DATABASE.format(name=db.text(database))))
-    file_initialisation = {True: "on", False: "off", None: "unknown"}[state.file_initialisation]
     return {
         "version": facts.version,
         "version_text": facts.version_text,
@@ -62,7 +61,7 @@ def server_facts(session: db.Session, facts: db.ServerFacts, database: str) -> d
         "settings": {
             **{name: str(value) for name, value in sorted(shown.items())},
             meanings.TRACE_FLAGS: ", ".join(map(str, state.trace_flags)) or "none",
-            meanings.FILE_INITIALISATION: file_initialisation,
+            meanings.FILE_INITIALISATION: {True: "on", False: "off", None: "unknown"}[state.file_initialisation],
             **{column: _shown(of_database[column]) for column in _SHOWN_OF_DATABASE if column in of_database},
         },
     }

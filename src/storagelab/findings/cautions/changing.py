@@ -53,10 +53,10 @@ class CarryOver(Caution):
         return f"after some {noun(findings.factors, 2)}, runs take {_longer(self.change)}"
 
 
-def _longer(change: float) -> str:
+def _longer(change: float, less: str = "less time") -> str:
     if change >= MANY_TIMES:
         return f"{significant(1 + change, 2)} times as long"
-    return f"{percent(abs(change))} {'longer' if change > 0 else 'less time'}"
+    return f"{percent(abs(change))} {'longer' if change > 0 else less}"
 
 
 def check_carry_over(evidence: Evidence) -> Iterator[CarryOver]:
@@ -112,9 +112,7 @@ class Step(Caution):
     blocks: int
 
     def sentence(self, findings: Findings) -> str:
-        moved = f"{percent(abs(self.change))} {'longer' if self.change > 0 else 'shorter'}"
-        if self.change >= MANY_TIMES:
-            moved = f"{significant(1 + self.change, 2)} times as long"
+        moved = _longer(self.change, "shorter")
         return (
             f"Times jumped at run {count(self.run)} of {count(self.runs)}. From then on, they are {moved}, whatever "
             f"the {noun(findings.factors)}. Check what happened to the machine at that time (run.log and the time "

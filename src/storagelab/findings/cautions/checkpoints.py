@@ -112,11 +112,9 @@ class PartsOfCycles(Caution):
 
     def sentence(self, findings: Findings) -> str:
         rate = significant(self.fewest, 2) + f" to {significant(self.most, 2)}" * (self.most > self.fewest)
-        so = (
-            f"So the times of checkpoints may cause a difference, and not the {noun(findings.factors, 2)}."
-            if self.judged
-            else f"So these {noun(findings.factors, 2)} are not compared."
-        )
+        so = f"So these {noun(findings.factors, 2)} are not compared."
+        if self.judged:
+            so = f"So the times of checkpoints may cause a difference, and not the {noun(findings.factors, 2)}."
         return (
             f"{plural(self.runs, 'run')}{self.where(findings)} don't contain whole checkpoint cycles. While they "
             f"counted, {rate} checkpoints began per minute, and throughput falls after each. {so} {_way_out(self)}"

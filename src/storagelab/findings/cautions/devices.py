@@ -126,15 +126,12 @@ class SharedDevice(Caution):
         return f"volumes {', '.join(self.volumes)} are on one device"
 
     def is_unable(self, findings: Findings) -> bool:
-        return any(
-            map(_is_place, (path for factor in findings.factors for level in factor.levels for path in level.sets))
-        )
+        return any(_is_place(path) for factor in findings.factors for level in factor.levels for path in level.sets)
 
 
 def _is_place(path: str) -> bool:
     """Whether a key of a spec sets the place of a file, of an object, or of a volume."""
-    single = path.startswith(f"{KEY}.")
-    return single or path in PLACES or (path.startswith("volumes.") and path.endswith(".path"))
+    return path in PLACES or path.startswith(f"{KEY}.") or (path.startswith("volumes.") and path.endswith(".path"))
 
 
 def check_devices(evidence: Evidence) -> Iterator[Caution]:
@@ -156,8 +153,7 @@ def check_devices(evidence: Evidence) -> Iterator[Caution]:
                 apart = (name if made else _throttled_disk(volume)) if table_in(volume, "throttle") else ""
                 shared[device, apart].add((name, place))
     for (reason, model, in_memory), names in virtual.items():
-        volumes = tuple(sorted(names))
-        yield VirtualDisk(volumes=volumes, reason=reason, device_model=model, in_memory=in_memory)
+        yield VirtualDisk(volumes=tuple(sorted(names)), reason=reason, device_model=model, in_memory=in_memory)
     for (device, _), places in shared.items():
         if len(places) > 1:
             # If a volume's path varies, each of its paths is a place of its own.

@@ -141,11 +141,10 @@ def check_runs(evidence: Evidence) -> Iterator[Caution]:
     planned = len(evidence.plan.runs)
     failed = [run for run in evidence.runs if not run.usable]
     if failed:
-        reasons = Counter(run.reason for run in failed)
         lost = {(r.cell_id, r.repetition) for r in failed if r.repetition not in evidence.basis.used.get(r.cell_id, {})}
         yield FailedRuns(
             cells=evidence.named(run.cell_id for run in failed), failed=len(failed), unrecovered=len(lost),
-            planned=planned, reason=reasons.most_common(1)[0][0],
+            planned=planned, reason=Counter(run.reason for run in failed).most_common(1)[0][0],
         )  # fmt: skip
     stored = {(run.cell_id, run.repetition) for run in evidence.runs}
     missing = [run for run in evidence.plan.runs if (run.cell_id, run.repetition) not in stored]

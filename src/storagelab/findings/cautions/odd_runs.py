@@ -58,15 +58,12 @@ class OddRun(Caution):
             return f"{repetition} took {seconds(self.elapsed_s)}; {seconds(self.expected_s)} was expected"
         kind, _, of = findings.compared.partition("-")
         long = f"{significant(self.ratio, 3)} times as long as expected"
-        return (
-            f"{repetition} took {long} {of.replace('-', ' ')}"
-            if kind == "time"
-            else f"the {of} of {repetition} was {long}"
-        )
+        if kind == "time":
+            return f"{repetition} took {long} {of.replace('-', ' ')}"
+        return f"the {of} of {repetition} was {long}"
 
     def sentence(self, findings: Findings) -> str:
-        where = self.where(findings)
-        cell = where.replace("(", "with ", 1).removesuffix(")")
+        cell = self.where(findings).replace("(", "with ", 1).removesuffix(")")
         counted = self.slow - self.left_out if self.left_out < self.runs else 0
         if counted > 0 and self.cell_runs and self.ratio > 1:
             up_to = "up to " if counted > 1 else ""

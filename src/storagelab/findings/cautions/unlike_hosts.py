@@ -117,9 +117,8 @@ def check_hosts(evidence: Evidence) -> Iterator[UnlikeHosts]:
             facts_of[name] = dict(_facts(measurement))
     if len(facts_of) < 2 or evidence.provenance != "measured":
         return
-    names = list(dict.fromkeys(fact for facts in facts_of.values() for fact in facts))
     differs = []
-    for fact in names:
+    for fact in dict.fromkeys(fact for facts in facts_of.values() for fact in facts):
         hosts_with: dict[str, list[str]] = {}
         for host, facts in sorted(facts_of.items()):
             hosts_with.setdefault(facts.get(fact, ""), []).append(host)

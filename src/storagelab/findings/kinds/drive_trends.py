@@ -111,11 +111,9 @@ class DriveTrend(Finding):
         drive, trends = max(of_drive.items(), key=lambda item: max(abs(t.last.value - t.first.value) for t in item[1]))
         moved = listed([_moved(trend) for trend in trends]).replace(" and utilisation", " and its utilisation")
         strongest = max(trends, key=lambda trend: abs(trend.with_time))
-        together = (
-            f" Times moved with it (rank correlation {strongest.with_time:.2f})."
-            if abs(strongest.with_time) >= _MOVES_TOGETHER
-            else ""
-        )
+        together = ""
+        if abs(strongest.with_time) >= _MOVES_TOGETHER:
+            together = f" Times moved with it (rank correlation {strongest.with_time:.2f})."
         start = f"Drive {drive} changed from the first runs after a formatting to the last: its {moved}.{together}"
         if trends[0].randomised:
             return [f"{start} The order was random, so on average this affects all cells alike."]
@@ -193,5 +191,4 @@ def _rank_correlation(one: Sequence[float], other: Sequence[float]) -> float:
 def _ranks(values: Sequence[float]) -> Vector:
     """The ranks of values, from 0. Equal values get the mean of their ranks."""
     _, place, counts = np.unique(np.asarray(values, dtype=float), return_inverse=True, return_counts=True)
-    ends = np.cumsum(counts)
-    return np.asarray((ends - (counts + 1) / 2)[place], dtype=float)
+    return np.asarray((np.cumsum(counts) - (counts + 1) / 2)[place], dtype=float)

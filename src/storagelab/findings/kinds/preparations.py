@@ -29,11 +29,7 @@ class PreparedAgain(Finding, use_attribute_docstrings=True):
     least: int = Field(ge=1)
     """The smallest number of preparations of a level that was prepared several times."""
 
-    @classmethod
-    def sentences(cls, findings: Findings) -> list[str]:
-        return [one.sentence() for one in cls.of(findings)]
-
-    def sentence(self) -> str:
+    def sentence(self, findings: Findings) -> str:  # noqa: ARG002
         low, high = self.sd.low, self.sd.high
         interval = "" if low is None or high is None else f" (95 % CI {_apart(low)} to {_apart(high)})"
         few = " Few preparations give wide intervals: raise blocks and repetitions." if self.least < _ENOUGH else ""
@@ -52,8 +48,7 @@ def _apart(sd: float) -> str:
 
 
 def find(evidence: Evidence) -> Iterator[PreparedAgain]:
-    fitted = evidence.basis.fitted
-    between = fitted.preparations
+    between = evidence.basis.fitted.preparations
     if between is None or between.df < 1:
         return
     again = between.counts > 1
@@ -61,9 +56,7 @@ def find(evidence: Evidence) -> Iterator[PreparedAgain]:
     tails = (special.chdtri(between.df, ALPHA / 2), special.chdtri(between.df, 1 - ALPHA / 2))
     low, high = (math.sqrt(variance * between.df / float(tail)) for tail in tails)
     sd = math.sqrt(variance)
-    made = {
-        number for row in np.flatnonzero(again) for number in np.flatnonzero(~np.isnan(between.every[row]))
-    }  # fmt: skip
+    made = {number for row in np.flatnonzero(again) for number in np.flatnonzero(~np.isnan(between.every[row]))}
     yield PreparedAgain(
         sd=Estimate(value=sd, low=min(low, sd), high=max(high, sd), confidence=CONFIDENCE),
         of_runs=_of_runs(evidence), preparations=len(made), least=int(between.counts[between.counts > 1].min()),

@@ -74,10 +74,6 @@ class SlowSeconds(Finding, use_attribute_docstrings=True):
     """Other quantities that surely differ between the slow and the other seconds. The largest difference comes
     first."""
 
-    @classmethod
-    def sentences(cls, findings: Findings) -> list[str]:
-        return [one.sentence(findings) for one in cls.of(findings)]
-
     def sentence(self, findings: Findings) -> str:
         name = group_text([findings.cell(self.cell_id).levels], findings.factors)
         start = (

@@ -33,13 +33,9 @@ class StallsUnseen(Finding, use_attribute_docstrings=True):
     share_most: float = Field(ge=0, le=1)
     """The upper bound (95 %) of the share of runs that stall."""
 
-    @classmethod
-    def sentences(cls, findings: Findings) -> list[str]:
-        return [f"Stalls: {one.sentence(findings)}." for one in cls.of(findings)]
-
     def sentence(self, findings: Findings) -> str:
         runs = f"{self.stalled or 'none'} of {plural(self.runs, 'run')} with {findings.cell(self.cell_id).name} stalled"
-        return f"{runs}; of many runs, up to {percent(self.share_most)} may stall (95 %)"
+        return f"Stalls: {runs}; of many runs, up to {percent(self.share_most)} may stall (95 %)."
 
 
 def stalled_of(basis: Basis, plan: Plan, cell: int) -> int:

@@ -49,10 +49,6 @@ class TypicalRun(Finding, use_attribute_docstrings=True):
         runs = f"{first.slow} of {plural(first.runs, 'run')} with {findings.cell(first.cell_id).name}"
         return f"{runs} took {first.long()} as long: {first.compared()}{more}."
 
-    @classmethod
-    def sentences(cls, findings: Findings) -> list[str]:
-        return [one.sentence(findings) for one in cls.of(findings)]
-
     def sentence(self, findings: Findings) -> str:
         name = findings.cell(self.cell_id).name
         runs = f"{self.slow} of {plural(self.runs, 'run')} with {name} took {self.long()} as long"

@@ -219,7 +219,6 @@ def move(connection: Connection, database: str, table: str, folder: Path) -> Non
         raise _refused(table, "has triggers, which would be lost", "make the triggers in a file after it: setup")
     if "PARTITION BY" in text:
         raise _refused(table, "has partitions of its own", "leave it out, or name it in layout.spread")
-    foreign_keys = _FOREIGN_KEY.findall(text)
     columns = ", ".join(identifier(str(column)) for (column,) in ask(connection, _COLUMNS, [database, table]))
     made = _BEGINNING.sub(lambda _: f"CREATE TABLE {aside}", _FOREIGN_KEY.sub("", text), count=1)
     with _as_it_is(connection):
@@ -227,7 +226,7 @@ def move(connection: Connection, database: str, table: str, folder: Path) -> Non
         ask(connection, f"INSERT INTO {aside} ({columns}) SELECT {columns} FROM {name}")
         ask(connection, f"DROP TABLE {name}")
         ask(connection, f"RENAME TABLE {aside} TO {name}")
-        for foreign_key in foreign_keys:
+        for foreign_key in _FOREIGN_KEY.findall(text):
             ask(connection, f"ALTER TABLE {name} ADD {foreign_key}")
 
 

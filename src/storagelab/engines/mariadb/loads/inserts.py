@@ -77,7 +77,7 @@ class Workers(InsertingSessions[Connection]):
     driver_error = pymysql.MySQLError
 
     def __init__(self, connect: Callable[[], Connection], tables: Tables, other: Connection, seed: int) -> None:
-        super().__init__(connect, tables.load, lambda: tables.count_rows(other), seed)
+        super().__init__(connect, tables.config.insert_load, lambda: tables.count_rows(other), seed)
         self.schema, self._other = tables.schema, other
         self._gate: Connection | None = None
 
@@ -152,10 +152,6 @@ _LARGEST_STEP_BYTES = 17 * 2**20
 class Tables(Layout):
     """The table of one cell."""
 
-    @property
-    def load(self) -> InsertLoad:
-        return self.config.insert_load
-
     def sessions(self, own: Connection, reach: MariaDBReach, seed: int) -> Workers:
         return Workers(reach.connect_worker, self, own, seed)
 
@@ -164,12 +160,12 @@ class Tables(Layout):
         for statement in (
             f"CREATE TABLE {self.schema}.gate (x INT) ENGINE=InnoDB COMMENT '{OWNERSHIP}'",
             self._create_table(page_bytes),
-            procedure(self.load, self.schema, OWNERSHIP),
+            procedure(self.config.insert_load, self.schema, OWNERSHIP),
         ):
             ask(connection, statement)
 
     def _create_table(self, page_bytes: int) -> str:
-        sequential = self.load.page_a_row
+        sequential = self.config.insert_load.page_a_row
         columns, method = _RANDOM_COLUMNS, "RANGE COLUMNS (c1)"
         if sequential:
             filler = min(page_bytes // 2, _LARGEST_HALF_PAGE_BYTES) + 64
@@ -188,7 +184,7 @@ class Tables(Layout):
 
         Compares the number of pages of the files with the number of rows.
         """
-        if not self.load.page_a_row:
+        if not self.config.insert_load.page_a_row:
             return []
         page_bytes = int(ask(connection, "SELECT @@innodb_page_size")[0][0])
         view = "innodb_tablespaces" if "MariaDB" not in connection.get_server_info() else "innodb_sys_tablespaces"
@@ -197,7 +193,7 @@ class Tables(Layout):
         pages = int(ask(connection, sizes, [files])[0][0]) // page_bytes
         # The files may have more pages: they grow by several extents at once, and the B-tree needs pages, too.
         spare = _LARGEST_STEP_BYTES // page_bytes * len(self.data_files)
-        rows = self.load.rows
+        rows = self.config.insert_load.rows
         ok = rows <= pages <= rows * 1.15 + spare
         asked, got = f"{rows} rows", f"{pages} pages"
         return [Check(name="one page a row", asked=asked, got=got, ok=ok, read_from=f"information_schema.{view}")]

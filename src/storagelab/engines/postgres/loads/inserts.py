@@ -78,16 +78,13 @@ class Workers(InsertingSessions[Connection]):
     driver_error = psycopg.Error
 
     def __init__(self, connect: Callable[[], Connection], tables: Tables, gatekeeper: Connection, seed: int) -> None:
-        super().__init__(connect, tables.load, lambda: tables.count_rows(gatekeeper), seed)
+        super().__init__(connect, tables.config.insert_load, lambda: tables.count_rows(gatekeeper), seed)
         self.schema, self._gatekeeper, self.gate = tables.prefix, gatekeeper, zlib.crc32(tables.prefix.encode())
 
     @property
     def ids(self) -> list[int]:
         """The process ids of the sessions on the server, one for each connection."""
         return [worker.connection.info.backend_pid for worker in self._workers]
-
-    def _words(self, error: BaseException) -> str:
-        return str(error)
 
     def _close_gate(self) -> None:
         self._gatekeeper.execute("SELECT pg_advisory_lock(%s)", [self.gate])
@@ -146,10 +143,6 @@ _SEQUENTIAL_COLUMNS = """
 class Tables(Layout):
     """The table of one cell."""
 
-    @property
-    def load(self) -> InsertLoad:
-        return self.config.insert_load
-
     def sessions(self, own: Connection, reach: PostgresReach, seed: int) -> Workers:
         return Workers(reach.connect_worker, self, own, seed)
 
@@ -158,13 +151,13 @@ class Tables(Layout):
 
     def _create_tables(self, connection: Connection) -> None:
         columns = _RANDOM_COLUMNS
-        if self.load.page_a_row:
+        if self.config.insert_load.page_a_row:
             columns = _SEQUENTIAL_COLUMNS
             connection.execute(self._in_schema("CREATE SEQUENCE {schema}.my_big_key"))
         connection.execute(
             self._in_schema("CREATE TABLE {schema}.{table} (" + columns + ", PRIMARY KEY (c1)) PARTITION BY HASH (c1)")
         )
-        if self.load.page_a_row:
+        if self.config.insert_load.page_a_row:
             connection.execute(self._in_schema("ALTER TABLE {schema}.{table} ALTER COLUMN c3 SET STORAGE PLAIN"))
         for number in self.data_files:
             if self.on_volumes:
@@ -176,7 +169,7 @@ class Tables(Layout):
                 sql.Literal(len(self.data_files)), sql.Literal(number - 1),
             )  # fmt: skip
         connection.execute("RESET default_tablespace")
-        connection.execute(self._in_schema(procedure(self.load)))
+        connection.execute(self._in_schema(procedure(self.config.insert_load)))
 
     def _in_schema(self, statement: str) -> sql.Composed:
         return sql.SQL(statement).format(schema=sql.Identifier(self.prefix), table=sql.Identifier(TABLE))
@@ -211,12 +204,12 @@ class Tables(Layout):
 
         Compares the number of the table's pages with the number of its rows.
         """
-        if not self.load.page_a_row:
+        if not self.config.insert_load.page_a_row:
             return []
         sizes = "SELECT sum(pg_relation_size(inhrelid)) FROM pg_inherits WHERE inhparent = %s::regclass"
         pages = int(value(connection, sizes, [f'"{self.prefix}".{TABLE}'])) // page_bytes(connection)
         # The server extends files by several pages at once, so a few empty pages at their ends are normal.
-        rows = self.load.rows
+        rows = self.config.insert_load.rows
         ok = rows <= pages <= rows * 1.1 + 1024 * len(self.data_files)
         asked, got = f"{rows} rows", f"{pages} pages"
         return [Check(name="one row a page", asked=asked, got=got, ok=ok, read_from="pg_relation_size")]
