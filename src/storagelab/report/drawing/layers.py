@@ -120,9 +120,9 @@ def _axis_of(rows: Sequence[Row], unit: str, *also: float) -> Axis:
     low, high = min([*also, *(least for least, _ in ranges)]), max([*also, *(most for _, most in ranges)])
     is_apart = max(least for least, _ in ranges) >= _APART * min(most for _, most in ranges) and high >= _FAR * low
     if low > 0 and is_apart and high >= _TOO_FAR * low:
-        return Axis(
-            {"scale": {"zero": False}}, "Each panel has its own axis, which need not start at zero.", apart=True
-        )
+        zero = any(least == most for least, most in ranges)  # an axis of one figure needs another end
+        says = f"Each panel has its own axis{'' if zero else ', which need not start at zero'}."
+        return Axis({"scale": {"zero": zero}}, says, apart=True)
     middle = statistics.median(value for values in of_panels.values() for value in values)
     if low > 0 and (is_apart or high >= _FAR * middle):
         ends = [low / _ROOM, high * _ROOM]
