@@ -103,7 +103,7 @@ class SoFar:
         early_s = self._early_s(now)
         if self._process is not None:
             self._late("is still being made")
-        elif early_s <= 0 or (self._simulated and self._cost_s < self._progress.left_s()):
+        elif early_s <= 0 or self._simulated:
             self._make(_LONGEST_S, wait=early_s <= 0)
         elif early_s < self._progress.left_s():
             share = numbers.percent(LARGEST_SHARE)
@@ -199,7 +199,7 @@ class SoFar:
                 process.kill()
         self._cost_s, self.is_made = time.monotonic() - self._started, process.returncode == 0
         told = f"renewed within {numbers.seconds(self._cost_s)}" if self.is_made else f"could not be made: {said}"
-        self._progress.say(f"the page so far: {told}", shown=not self.is_made)
+        self._progress.say(f"the page so far: {told}", shown=not self.is_made and bool(self._progress.waiting))
 
 
 def make(folder: Path, text: str) -> None:
