@@ -124,18 +124,14 @@ def _latencies(findings: Findings, _runs: Sequence[Run]) -> chart.Figure:
     panels = _SYNCED if is_synced(findings.cells) else _PANELS
     known = {cell.cell_id: figures_beside(findings, cell) for cell in findings.cells if cell.work_per_s is not None}
     cells = [cell for cell in findings.cells if panels.keys() & known.get(cell.cell_id, {}).keys()]
-    placed = chart.figure_of_cells(findings, cells, lambda _cell: {}, _by_load(findings))
-
-    def of(name: str, cell: CellSummary) -> chart.Row:
-        figure = known[cell.cell_id][name]
-        return chart.scaled(figure, 1e3) | {
-            "panel": panels[name],
-            "tip": f"{cell.name}: {panels[name]} {compared.milliseconds(figure)}",
-        }
-
-    by_id = {cell.cell_id: cell for cell in cells}
-    shown = [(place, by_id[str(place["cell_id"])]) for place in placed.rows]
-    rows = [place | of(name, cell) for name in panels for place, cell in shown if name in known[cell.cell_id]]
+    placed = chart.figure_of_cells(findings, cells, lambda cell: {"tip": cell.name}, _by_load(findings))
+    rows = [
+        place
+        | chart.scaled(figure, 1e3)
+        | {"panel": panel, "tip": f"{place['tip']}: {panel} {compared.milliseconds(figure)}"}
+        for name, panel in panels.items() for place in placed.rows
+        if (figure := known[str(place["cell_id"])].get(name)) is not None
+    ]  # fmt: skip
     legend = panels.get(WITH_SYNC) or latency_of(findings.compared) or "p99"
     return replace(placed, rows=rows, panels=in_order(str(row["panel"]) for row in rows), legend=legend)
 
