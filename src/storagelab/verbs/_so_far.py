@@ -34,6 +34,8 @@ EVERY_S = 60.0
 LARGEST_SHARE = 0.02
 _EMPTY_COST_S, _FIRST_COST_S = 1.5, 3.0
 """The assumed times, in seconds, to make a page without runs, and the first page with runs."""
+_WITH_RUNS = 2.0
+"""The first page with runs is assumed to take this many times as long as the page without runs took."""
 _FIRST_AFTER_S = 15.0
 """The seconds from a page without runs to the first page with runs."""
 _LONGEST_S = 300.0
@@ -83,7 +85,7 @@ class SoFar:
         """Makes the page before the first run, if there is no page and the runs will take long."""
         if not self._page.exists() and LARGEST_SHARE * self._progress.left_s() >= _EMPTY_COST_S:
             self._make(_AT_STOP_S)
-            self._has_runs, self._cost_s = False, _FIRST_COST_S
+            self._has_runs, self._cost_s = False, _WITH_RUNS * self._cost_s
             self._started -= EVERY_S - _FIRST_AFTER_S
             self._progress.say(f"the page of the runs so far, which is renewed: {self._page}")
 
