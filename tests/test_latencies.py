@@ -25,7 +25,7 @@ from storagelab.model.measurement import (
     merged,
     middle_of_bin,
 )
-from storagelab.report.charts import cells as of_cells
+from storagelab.report.charts import drawn_charts
 from storagelab.report.sections.cells import cells_table
 
 
@@ -247,10 +247,13 @@ def test_kinds_of_sync_are_compared_by_the_mean_time_until_the_data_is_synced():
         made = Measurement(
             provenance="measured", elapsed_s=2.0, requests=9_000, latency=latency,
             counters={"raw-io": {"latency_mean_s": latency.mean_s, "latency_p99_s": latency.mean_s, **syncs}},
+            series=TimeSeries(at_s=(1.0,), columns={"write_latency_mean_s": (latency.mean_s,)}),
         )  # fmt: skip
         runs.append(make_run(planned, cell, made))
     findings = analyse(experiment, plan, runs)
-    chart = next(chart for chart in of_cells.CHARTS if chart.name == "latency").of(findings, runs)
+    chart, over_time = (drawn_charts(findings, runs)[name] for name in ("latency", "latency-over-time"))
+    assert over_time.data.lines == ["writes without their syncs, mean of each second", "writes, mean of each second"]
+    assert over_time.finding.count("sync = dsync") == 2
     assert chart.finding.startswith("Lowest: sync = dsync: mean with sync 0.250 ms")
     assert chart.data.panels[:3] == ["mean with sync", "sync p50", "sync p99"]
     table = cells_table(findings).table

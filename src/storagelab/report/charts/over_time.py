@@ -294,7 +294,8 @@ def _marks(data: Figure, _findings: Findings, quantity: Quantity) -> str:
     unit = quantity.unit if len(quantity.unit) < 3 else capital(quantity.unit)
     apart = " Each panel has its own vertical axis." if _apart(data) else ""
     of_points = data.legend and f" {data.legend}"
-    return f"{unit}{meaning}{of}. Thick: the median run; thin: the others.{of_points}{apart}"
+    synced = " fio does not log syncs by the second." * any(_UNSYNCED in line for line in data.lines)
+    return f"{unit}{meaning}{of}. Thick: the median run; thin: the others.{of_points}{apart}{synced}"
 
 
 def _table(data: Figure, _findings: Findings, unit: str) -> Table:
