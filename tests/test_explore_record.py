@@ -51,6 +51,14 @@ def test_facts_are_those_that_differ_between_cells_and_not_between_the_runs_of_o
     ]  # fmt: skip
 
 
+def test_a_cell_without_runs_is_not_said_to_differ_in_what_was_read_back():
+    experiment, plan, runs = make_campaign({FILES: [1, 2]}, 2)
+    first = [run for run in runs if run.cell_id == plan.cells[0].cell_id]
+    findings = analyse(experiment, plan, first)
+    asked_for = record(plan, first, findings, findings.cells)["facts"]
+    assert [(fact["name"], fact["of"]) for fact in asked_for] == [("layout.data_files (asked for)", [0, 1])]
+
+
 def test_the_cells_of_both_ends_are_pinned_at_first():
     plan, runs, findings = story({FILES: [1, 2, 4]}, elapsed=lambda levels, _: 10.0 * levels[FILES])
     known = record(plan, runs, findings, findings.cells)

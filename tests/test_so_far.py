@@ -41,7 +41,7 @@ def page(tmp_path, monkeypatch):
 
 
 def test_while_runs_are_made_the_page_says_how_far_they_are(typed, home, monkeypatch):
-    """The page after the first run is kept; with so few runs there is no time for another."""
+    """The page after the first run is kept; with so few runs there is no time for another, except beside them."""
     (home / "small.toml").write_text(SMALL)
     report, seen = home / "results/small/report.html", []
     end = so_far.SoFar.end
@@ -57,7 +57,7 @@ def test_while_runs_are_made_the_page_says_how_far_they_are(typed, home, monkeyp
     monkeypatch.setattr(so_far, "_FIRST_COST_S", 0.0)
     monkeypatch.setattr(host, "usable_cpus", lambda *_: 1)
     assert typed("run", "small.toml", "--jobs", 1)[0] == 0
-    (text,) = seen
+    text = seen[0]
     assert re.search(
         r'id="so-far"[^>]*>Running, as of \d\d:\d\d:\d\d: 1 of 8 runs made, [^<;]* left\. Next: .*, repetition \d\. '
         r"This page shows 1 of 8 runs. <",
@@ -88,21 +88,28 @@ def test_before_the_first_run_there_is_a_page_if_the_runs_take_long_enough(page,
         assert made.is_made == (not cost_s)
 
 
+@pytest.mark.parametrize("left_s", [3_600.0, 300.0, 100.0])
 @pytest.mark.parametrize(("plan", "cpus"), [(SIMULATED, 1), (MEASURED, 64)])
-def test_where_a_page_would_take_from_the_runs_they_wait_but_for_no_more_than_its_share(page, monkeypatch, plan, cpus):
+def test_where_a_page_would_take_from_the_runs_they_wait_but_for_no_more_than_its_share(
+    page, monkeypatch, plan, cpus, left_s
+):  # fmt: skip
     monkeypatch.setattr(host, "usable_cpus", lambda *_: cpus)
-    clock, waited = time.monotonic, 0.0
+    clock = time.monotonic
     passed = SimpleNamespace(s=0)
     monkeypatch.setattr(so_far, "time", SimpleNamespace(monotonic=lambda: clock() + passed.s, strftime=time.strftime))
     with page(plan) as made:
-        monkeypatch.setattr(made._progress, "left_s", lambda: 3_600.0)
-        for passed.s in range(0, 400, 20):  # a run of 20 seconds, and then perhaps the page
+        monkeypatch.setattr(made._progress, "left_s", lambda: left_s - passed.s)
+        waits = list[float]()
+        for passed.s in range(0, min(400, round(left_s)), 20):  # a run of 20 seconds, and then perhaps the page
             began = clock()
             made.renew()
-            waited += clock() - began
-            assert waited <= so_far.LARGEST_SHARE * passed.s + 0.2
-        assert waited > 0.4
-        assert "no page yet: the first one comes in 4 min 10 s" in made._progress.console.file.getvalue()
+            waits.append(clock() - began)
+            assert sum(waits[:-1]) <= so_far.LARGEST_SHARE * passed.s + 0.2 or waits[-1] < 0.2
+            assert sum(waits) <= so_far.LARGEST_SHARE * left_s + 0.2
+        assert (waits[0] > 0.4) == (left_s > 200)
+        made.end(10)
+        late = re.search(r"the first one comes in \d.* s, because pages", made._progress.console.file.getvalue())
+        assert (late is not None) == (plan is MEASURED and left_s > 200)
 
 
 def test_an_earlier_page_says_that_the_runs_go_on_and_then_that_they_stopped_and_what_it_shows(tmp_path):

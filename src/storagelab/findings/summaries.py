@@ -19,7 +19,7 @@ from storagelab.findings.cell import Bound, Spent, in_classes, spent
 from storagelab.findings.comparable import is_steady
 from storagelab.findings.kinds import drive_trends, found_in_cell
 from storagelab.findings.model import CellSummary, Compared, Estimate, JudgedByLoad, Point, Sample
-from storagelab.findings.times import FIGURES, figure_s, figures_of_cell, figures_s, latency_of, measured
+from storagelab.findings.times import FIGURES, figure_s, figures_of_cell, figures_s, latency_of, measured, with_syncs
 from storagelab.model.config import Config
 from storagelab.model.measurement import RAW_IO, Latency, Measurement, Run, host_of, merged
 from storagelab.model.plan import Cell, Factor, Plan, price_of
@@ -201,7 +201,7 @@ def _latency_of_runs(of_runs: Sequence[tuple[str, Latency]]) -> dict[str, Estima
 def _raw_io(runs: _Runs, made_on: Mapping[int, str], latency: Mapping[str, Estimate]) -> dict[str, Sample]:
     """The samples of each counter of raw I/O; empty if there are none. The means of latency figures are replaced by the
     cell's `latency`, if all runs have latencies."""
-    counted = {repetition: one.counters.get(RAW_IO, {}) for repetition, one in runs.items()}
+    counted = {repetition: with_syncs(one.counters.get(RAW_IO, {})) for repetition, one in runs.items()}
     found = {}
     for name in dict.fromkeys(name for counters in counted.values() for name in counters):
         values = ((repetition, counters.get(name)) for repetition, counters in counted.items())

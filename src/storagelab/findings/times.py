@@ -11,7 +11,7 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from storagelab.findings.model import CellSummary, Compared, Estimate, Sample
+from storagelab.findings.model import CellSummary, Compared, Estimate, Findings, Sample
 from storagelab.model.engines import Provenances
 from storagelab.model.loads.base import Unit
 from storagelab.model.measurement import BIN_ERROR, Latency, Measurement, Run, merged
@@ -184,6 +184,35 @@ FIGURES = ("mean", *PERCENTILES, "max")
 """The names of the figures that are calculated from a histogram."""
 
 
+SYNCS, WITH_SYNC = "sync_latency_mean_s", "with_sync_mean_s"
+"""Figures of raw I/O: the mean time of the syncs that follow writes, and of a write with its sync."""
+
+
+def with_syncs(counters: Mapping[str, float]) -> Mapping[str, float]:
+    """The counters of a run of raw I/O, and the mean time of a write with its sync. This time is unknown if some
+    requests are reads, which no sync follows.
+    """
+    if SYNCS not in counters or "reads_per_s" in counters:
+        return counters
+    return {**counters, WITH_SYNC: counters["latency_mean_s"] + counters[SYNCS]}
+
+
+def is_synced(cells: Iterable[CellSummary]) -> bool:
+    """Whether an fsync or fdatasync follows each write of some cells. The latency of a request does not include it."""
+    return any(SYNCS in cell.raw_io for cell in cells)
+
+
+def figures_beside(findings: Findings, cell: CellSummary) -> dict[str, Estimate]:
+    """A cell's figures of latency and of raw I/O, by name. If syncs follow the writes of some cells, the mean with sync
+    is that of the request itself in cells without such syncs.
+    """
+    found = {f"latency_{name}_s": estimate for name, estimate in cell.latency.items()}
+    found |= {counter: sample.mean for counter, sample in cell.raw_io.items()}
+    if is_synced(findings.cells) and SYNCS not in cell.raw_io and "latency_mean_s" in found:
+        found[WITH_SYNC] = found["latency_mean_s"]
+    return found
+
+
 def figure_s(latency: Latency, name: str) -> float | None:
     """One figure of a histogram in seconds. None for a percentile if the histogram has too few operations above it,
     because the percentile would then be the longest latency.
@@ -233,6 +262,8 @@ def disagreement(cells: Sequence[CellSummary], told_apart: Collection[frozenset[
     `told_apart` has the pairs of cells whose difference the verdict states. Only these pairs are used, so a false
     disagreement is as rare as a false verdict.
     """
+    if is_synced(cells):
+        return None  # latencies differ in whether they include the sync
     known = [(cell, cell.work_per_s, cell.latency["p99"]) for cell in cells if "p99" in cell.latency]
     rated = [(cell, rate.mean.value, latency) for cell, rate, latency in known if rate is not None]
     if len(rated) < 2:

@@ -1,11 +1,13 @@
 """The page of a campaign that is still running. A separate process makes the page before the first run, and renews it
 at most once a minute. Between two renewals, only the text about the campaign's progress is renewed.
 
-That process works at the same time as the runs only if it can neither change a figure nor slow a run. This is the case
-if the runs are simulated, because then their results do not depend on this machine, and if a CPU is free. The process
-then has the lowest priority. During a measured run, it would take CPU time, caches and the drive from the server, even
-if a CPU is free. So in a measured campaign, it works between two runs, and the next run waits for it. All these waits
-together take at most a fiftieth of the campaign's time.
+That process works beside the runs only if they are simulated, because then their results do not depend on this machine.
+It then has the lowest priority. During a measured run, it would take CPU time, caches and the drive from the server,
+even if a CPU is free. So in a measured campaign, and in a simulated one that uses all CPUs, it works between two runs,
+and the next run waits for it. All these waits together take at most a fiftieth of the campaign's planned time. So the
+first page comes soon, and each later page when the earlier ones are at most a fiftieth of the time so far. Before that,
+a simulated campaign that uses all CPUs has the page made beside its runs: at the lowest priority, this takes even less
+of a CPU.
 
 python -m storagelab.verbs._so_far FOLDER TEXT [beside] makes the page once, in a separate process"""
 
@@ -13,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import html
+import math
 import os
 import re
 import subprocess
@@ -29,9 +32,10 @@ from storagelab.words import numbers
 PROGRAM = [sys.executable, "-P", "-m", __name__]
 EVERY_S = 60.0
 LARGEST_SHARE = 0.02
-_EMPTY_COST_S, _FIRST_COST_S = 1.5, 5.0
-"""The assumed times, in seconds, to make a page without runs, and the first page with runs. A page is made only if this
-time is at most the share `LARGEST_SHARE` of the time that runs will take, or have taken."""
+_EMPTY_COST_S, _FIRST_COST_S = 1.5, 3.0
+"""The assumed times, in seconds, to make a page without runs, and the first page with runs."""
+_WITH_RUNS = 2.0
+"""The first page with runs is assumed to take this many times as long as the page without runs took."""
 _FIRST_AFTER_S = 15.0
 """The seconds from a page without runs to the first page with runs."""
 _LONGEST_S = 300.0
@@ -75,13 +79,13 @@ class SoFar:
         self._began = self._started = self._told = time.monotonic()
         self._cost_s, self._waited_s = _FIRST_COST_S, 0.0
         self._process: subprocess.Popen[bytes] | None = None
-        self.is_made = self._told_late = False
+        self.is_made = self._told_late = self._has_runs = False
 
     def first(self) -> None:
         """Makes the page before the first run, if there is no page and the runs will take long."""
         if not self._page.exists() and LARGEST_SHARE * self._progress.left_s() >= _EMPTY_COST_S:
-            self._make(self.progress_text(), _AT_STOP_S)
-            self._cost_s = _FIRST_COST_S
+            self._make(_AT_STOP_S)
+            self._has_runs, self._cost_s = False, _WITH_RUNS * self._cost_s
             self._started -= EVERY_S - _FIRST_AFTER_S
             self._progress.say(f"the page of the runs so far, which is renewed: {self._page}")
 
@@ -98,14 +102,21 @@ class SoFar:
             self.says(self.progress_text(), EVERY_S)
         if now < self._started + EVERY_S:
             return
-        early_s = 0.0 if self._is_beside else (self._waited_s + self._cost_s) / LARGEST_SHARE - (now - self._began)
+        early_s = self._early_s(now)
         if self._process is not None:
             self._late("is still being made")
-        elif early_s <= 0:
-            self._make(self.progress_text(), _LONGEST_S)
+        elif early_s <= 0 or self._simulated:
+            self._make(_LONGEST_S, wait=early_s <= 0)
         elif early_s < self._progress.left_s():
             share = numbers.percent(LARGEST_SHARE)
             self._late(f"comes in {numbers.duration(early_s)}, because pages take at most {share} of the time")
+
+    def _early_s(self, now: float) -> float:
+        """Returns the seconds until runs may wait for the next page; infinite if there is no time for it."""
+        passed_s = now - self._began
+        if self._waited_s + self._cost_s > LARGEST_SHARE * (passed_s + self._progress.left_s()):
+            return math.inf
+        return self._waited_s / LARGEST_SHARE - passed_s if self._has_runs else 0.0
 
     def progress_text(self) -> str:
         """Returns how far the runs are, with the time of day, and the next run if runs are made one after the other."""
@@ -114,14 +125,14 @@ class SoFar:
         at = f"{progress.at_once} at a time" if progress.at_once > 1 else f"Next: {progress.waiting}"
         return f"Running, as of {time.strftime('%H:%M:%S')}: {made}, {progress.time_left()}. {at}."
 
-    @property
-    def _is_beside(self) -> bool:
-        return self._simulated and self._progress.at_once < host.usable_cpus()
-
-    def _make(self, text: str, within_s: float) -> None:
-        """Makes the page. If this would slow the runs, they wait for the page, for at most `within_s` seconds."""
-        self._start(text, *(["beside"] if self._is_beside else []))
-        if not self._is_beside:
+    def _make(self, within_s: float, *, wait: bool = True) -> None:
+        """Makes the page. If `wait`, the runs wait for it, for at most `within_s` seconds, unless a CPU is free beside
+        simulated runs.
+        """
+        beside = not wait or (self._simulated and self._progress.at_once < host.usable_cpus())
+        self._start(self.progress_text(), *(["beside"] if beside else []))
+        self._has_runs = True
+        if not beside:
             self.end(within_s)
             self._waited_s += self._cost_s
 
@@ -190,7 +201,7 @@ class SoFar:
                 process.kill()
         self._cost_s, self.is_made = time.monotonic() - self._started, process.returncode == 0
         told = f"renewed within {numbers.seconds(self._cost_s)}" if self.is_made else f"could not be made: {said}"
-        self._progress.say(f"the page so far: {told}", shown=not self.is_made)
+        self._progress.say(f"the page so far: {told}", shown=not self.is_made and bool(self._progress.waiting))
 
 
 def make(folder: Path, text: str) -> None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 
 from storagelab.findings.model import CellSummary, Findings, Sample
-from storagelab.findings.times import latency_of
+from storagelab.findings.times import WITH_SYNC, figures_beside, is_synced, latency_of
 from storagelab.model.measurement import Run
 from storagelab.report.document import Heading, Table, bare
 from storagelab.report.drawing import chart
@@ -98,8 +98,12 @@ _CELLS = chart.Chart(
 
 
 # --- latency ----------------------------------------------------------------------------------------------------------
-PERCENTILES = ("p50", "p95", "p99")
-_OF_RAW_IO = [(name, f"latency_{name}_s") for name in PERCENTILES]
+_PANELS = {"latency_p50_s": "p50", "latency_p95_s": "p95", "latency_p99_s": "p99"}
+_SYNCED = {
+    WITH_SYNC: "mean with sync", "sync_latency_p50_s": "sync p50", "sync_latency_p99_s": "sync p99",
+    **{figure: f"{name} of the request itself" for figure, name in _PANELS.items()},
+}  # fmt: skip
+"""The panels if syncs follow writes. The first one is the same for all kinds of sync; fio has no percentiles of it."""
 
 
 def _by_load(findings: Findings) -> Arrangement:
@@ -117,41 +121,46 @@ def _latencies(findings: Findings, _runs: Sequence[Run]) -> chart.Figure:
     """
     if findings.unit not in ("transactions", "requests") or compared.timed(findings):
         return chart.Figure(rows=[])
-    known = {
-        cell.cell_id: cell.latency or {name: cell.raw_io[key].mean for name, key in _OF_RAW_IO if key in cell.raw_io}
-        for cell in findings.cells if cell.work_per_s is not None
-    }  # fmt: skip
-    cells = [cell for cell in findings.cells if known.get(cell.cell_id)]
-    placed = chart.figure_of_cells(findings, cells, lambda _cell: {}, _by_load(findings))
-
-    def of(name: str, cell: CellSummary) -> chart.Row:
-        figure = known[cell.cell_id][name]
-        return chart.scaled(figure, 1e3) | {
-            "panel": name,
-            "tip": f"{cell.name}: {name} {compared.milliseconds(figure)}",
-        }
-
-    by_id = {cell.cell_id: cell for cell in cells}
-    shown = [(place, by_id[str(place["cell_id"])]) for place in placed.rows]
-    rows = [place | of(name, cell) for name in PERCENTILES for place, cell in shown if name in known[cell.cell_id]]
-    legend = latency_of(findings.compared) or "p99"
+    panels = _SYNCED if is_synced(findings.cells) else _PANELS
+    known = {cell.cell_id: figures_beside(findings, cell) for cell in findings.cells if cell.work_per_s is not None}
+    cells = [cell for cell in findings.cells if panels.keys() & known.get(cell.cell_id, {}).keys()]
+    placed = chart.figure_of_cells(findings, cells, lambda cell: {"tip": cell.name}, _by_load(findings))
+    rows = [
+        place
+        | chart.scaled(figure, 1e3)
+        | {"panel": panel, "tip": f"{place['tip']}: {panel} {compared.milliseconds(figure)}"}
+        for name, panel in panels.items() for place in placed.rows
+        if (figure := known[str(place["cell_id"])].get(name)) is not None
+    ]  # fmt: skip
+    legend = panels.get(WITH_SYNC) or latency_of(findings.compared) or "p99"
     return replace(placed, rows=rows, panels=in_order(str(row["panel"]) for row in rows), legend=legend)
 
 
 def _lowest(data: chart.Figure, _findings: Findings) -> str:
-    """Names the cell with the lowest latency, by the compared percentile or, if there is none, by p99."""
+    """Names the cell with the lowest latency, by the mean with syncs, the compared percentile, or p99."""
     rows = [row for row in data.rows if row["panel"] == data.legend] or data.rows
     return f"Lowest: {min(rows, key=lambda row: float(row['mean'] or 0))['tip']}."
+
+
+def _percentiles_said(data: chart.Figure, findings: Findings) -> str:
+    synced = (
+        "A request itself ends before its fsync or fdatasync begins; with dsync, it includes the sync. Only the mean "
+        "with sync compares them."
+    )
+    words = [
+        f"p50: half of all {findings.unit} took at most this time; p95 and p99: 95 and 99 of 100 did.",
+        synced if data.legend == _SYNCED[WITH_SYNC] else "",
+        "Means over runs, with 95 % intervals.",
+        axis_of(data, "ms").says,
+    ]
+    return " ".join(filter(None, words))
 
 
 _LATENCY = chart.Chart(
     "latency", "cells", "Latency", _latencies, place=2,
     draw=lambda data, sheet: means_with_intervals(replace(data, legend=""), sheet, "latency, ms", axis_of(data, "ms")),
     finding=_lowest,
-    marks=lambda data, findings: (
-        f"p50: half of all {findings.unit} took at most this time; p95 and p99: 95 and 99 of 100 did. Means over runs, "
-        f"with 95 % intervals. {axis_of(data, 'ms').says}"
-    ).strip(),
+    marks=_percentiles_said,
     table=lambda data, _findings: chart.table_of_cells(
         data, {"panel": Heading("percentile", "text"), "mean": Heading("ms"), **chart.ENDS}
     ),

@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 from storagelab.findings.basis import volumes_of
 from storagelab.findings.model import CellSummary, Findings
-from storagelab.model.measurement import Run, TimeSeries
+from storagelab.findings.times import SYNCS
+from storagelab.model.measurement import RAW_IO, Run, TimeSeries
 from storagelab.report.document import Heading, Table, bare
 from storagelab.report.drawing import arrange, palette
 from storagelab.report.drawing.arrange import in_order
@@ -35,6 +36,7 @@ _DASHES = ([1, 0], [6, 2], [2, 2], [8, 2, 2, 2])
 """Each line over time has its own dash pattern as well as its own colour."""
 _FAR = 6.0
 """If the largest value of one panel is more than this many times that of another, each panel has its own axis."""
+_UNSYNCED = " without their syncs"
 _MARGIN = 1.03
 """Axes end at the last or largest point times this factor, so that the marks there are completely visible."""
 
@@ -56,6 +58,14 @@ class Quantity:
 def _columns(**lines: str) -> Callable[[Run, str], str | None]:
     """Returns a `line_of` that maps each of these columns to a line."""
     return lambda _run, column: lines.get(column)
+
+
+def _latency(run: Run, column: str) -> str | None:
+    """Returns the line of a column of latency. fio does not log by the second how long the syncs after writes took."""
+    synced = run.measurement is not None and SYNCS in run.measurement.counters.get(RAW_IO, {})
+    lines = {"latency_p99_s": "p99 of each second", "read_latency_mean_s": "reads, mean of each second",
+             "write_latency_mean_s": f"writes{_UNSYNCED * synced}, mean of each second"}  # fmt: skip
+    return lines.get(column)
 
 
 def _volume(whats: Mapping[str, str]) -> Callable[[Run, str], str | None]:
@@ -99,9 +109,7 @@ QUANTITIES = (
              _columns(transactions_per_s="transactions")),
     Quantity("requests-over-time", "Requests over time", "requests/s", 1, _columns(requests_per_s="requests")),
     Quantity("latency-over-time", "Latency over time", "ms", 1e-3,
-             _columns(latency_p99_s="p99 of each second", read_latency_mean_s="reads, mean of each second",
-                      write_latency_mean_s="writes, mean of each second"),
-             "of the transactions or requests that ended in a second"),
+             _latency, "of the transactions or requests that ended in a second"),
     Quantity("checkpoint-over-time", "Checkpoints over time", "% of the time", 0.01,
              _columns(checkpoint_s_per_s="checkpoint"), "with a checkpoint of the server under way"),
     Quantity("io-over-time", "Volume I/O over time", "MB/s", 2**20,
@@ -286,7 +294,8 @@ def _marks(data: Figure, _findings: Findings, quantity: Quantity) -> str:
     unit = quantity.unit if len(quantity.unit) < 3 else capital(quantity.unit)
     apart = " Each panel has its own vertical axis." if _apart(data) else ""
     of_points = data.legend and f" {data.legend}"
-    return f"{unit}{meaning}{of}. Thick: the median run; thin: the others.{of_points}{apart}"
+    synced = " fio does not log syncs by the second." * any(_UNSYNCED in line for line in data.lines)
+    return f"{unit}{meaning}{of}. Thick: the median run; thin: the others.{of_points}{apart}{synced}"
 
 
 def _table(data: Figure, _findings: Findings, unit: str) -> Table:
@@ -308,6 +317,7 @@ def _table(data: Figure, _findings: Findings, unit: str) -> Table:
 def _finding(data: Figure, _findings: Findings) -> str:
     """Says where the median runs are lowest and highest; "" if they have no values."""
     known = [row for row in data.rows if row["median"] and row["value"] is not None]
+    known = [row for row in known if _UNSYNCED not in str(row["line"])] or known  # that time is not the whole
     if not known:
         return ""
     low, high = (pick(known, key=lambda row: float(row["value"] or 0)) for pick in (min, max))

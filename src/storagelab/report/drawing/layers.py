@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -55,7 +56,7 @@ def readable_domain(values: Sequence[float]) -> tuple[list[float], bool]:
     would then be too close together to be readable.
     """
     low, high = max(0.0, min(values)), max(values)
-    margin = 0.08 * (high - low) or 0.05 * high or 1.0
+    margin = 0.05 * high or 1.0 if math.isclose(low, high) else 0.08 * (high - low)
     if low < 0.5 * high or low <= margin:
         return [0.0, high + margin], True
     return [float(f"{low - margin:.2g}") if float(f"{low - margin:.2g}") <= low else low - margin, high + margin], False
@@ -120,9 +121,9 @@ def _axis_of(rows: Sequence[Row], unit: str, *also: float) -> Axis:
     low, high = min([*also, *(least for least, _ in ranges)]), max([*also, *(most for _, most in ranges)])
     is_apart = max(least for least, _ in ranges) >= _APART * min(most for _, most in ranges) and high >= _FAR * low
     if low > 0 and is_apart and high >= _TOO_FAR * low:
-        return Axis(
-            {"scale": {"zero": False}}, "Each panel has its own axis, which need not start at zero.", apart=True
-        )
+        zero = any(math.isclose(least, most) for least, most in ranges)  # an axis of one figure needs another end
+        says = f"Each panel has its own axis{'' if zero else ', which need not start at zero'}."
+        return Axis({"scale": {"zero": zero}}, says, apart=True)
     middle = statistics.median(value for values in of_panels.values() for value in values)
     if low > 0 and (is_apart or high >= _FAR * middle):
         ends = [low / _ROOM, high * _ROOM]

@@ -142,20 +142,24 @@ def _counters(runs_of_cells: Sequence[Sequence[Run]]) -> tuple[list[list[str]], 
 
 
 def _facts(plan: Plan, cells: Iterable[tuple[str, Sequence[Run]]]) -> list[Json]:
-    """Returns the requested and read-back facts that differ between cells but not between the runs of a cell."""
+    """Returns the requested and read-back facts that differ between cells but not between the runs of a cell. Read-back
+    facts of a cell without runs are None.
+    """
     configs = {cell.cell_id: cell.config for cell in plan.cells}
-    of_cells: list[dict[str, str]] = []
+    of_cells: list[tuple[dict[str, str], str | None]] = []
     for cell_id, runs in cells:
         asked = configs[cell_id].model_dump(mode="json", exclude_none=True)
         found = {f"{'.'.join(path)} (asked for)": quantity_text(path[-1], value) for path, value in flat(asked)}
         for path, fact in steady(runs).items():
             found[" · ".join(path).replace("_", " ")] = quantity_text(path[-1], fact)
-        of_cells.append(found)
+        of_cells.append((found, "" if runs else None))
     facts: list[Json] = []
-    for name in dict.fromkeys(name for found in of_cells for name in found):
-        values = list(dict.fromkeys(found.get(name, "") for found in of_cells))
+    for name in dict.fromkeys(name for found, _ in of_cells for name in found):
+        texts = [found.get(name, other) for found, other in of_cells]
+        values = list(dict.fromkeys(text for text in texts if text is not None))
         if len(values) > 1:
-            facts.append({"name": name, "values": values, "of": [values.index(one.get(name, "")) for one in of_cells]})
+            of = [None if text is None else values.index(text) for text in texts]
+            facts.append({"name": name, "values": values, "of": of})
     return facts
 
 

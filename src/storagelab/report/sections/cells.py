@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from storagelab.findings.cautions.unverified import Refused
 from storagelab.findings.model import CellSummary, DriveState, Estimate, Findings, Sample
-from storagelab.findings.times import FIGURES, latency_of
+from storagelab.findings.times import FIGURES, WITH_SYNC, figures_beside, is_synced, latency_of
 from storagelab.model.plan import Factor
 from storagelab.report.document import Bar, Content, Heading, Link, Table
 from storagelab.report.drawing.arrange import recommended
@@ -25,9 +25,9 @@ MAX_DRIVES = 2
 RATIO = "time / fastest (joint 95 % CI)"
 """The heading of the column that compares each cell with the fastest."""
 _BESIDE: Mapping[str, str] = {
-    "bytes_per_s": "MB/s", **{f"latency_{name}_s": f"{name} ms" for name in FIGURES},
-    "sync_latency_p50_s": "sync p50 ms", "sync_latency_p99_s": "sync p99 ms", "late_p50_s": "late p50 ms",
-    "late_p99_s": "late p99 ms", "late_longest_s": "latest ms",
+    "bytes_per_s": "MB/s", WITH_SYNC: "mean with sync ms", "sync_latency_p50_s": "sync p50 ms",
+    "sync_latency_p99_s": "sync p99 ms", **{f"latency_{name}_s": f"{name} ms" for name in FIGURES},
+    "late_p50_s": "late p50 ms", "late_p99_s": "late p99 ms", "late_longest_s": "latest ms",
 }  # fmt: skip
 """Maps a quantity of raw I/O, or of single timed operations, to the heading of its column."""
 Key = float | str | None
@@ -214,24 +214,22 @@ def _columns_beside(findings: Findings, cells: Sequence[CellSummary]) -> Iterato
     """Yields a column for each figure of raw I/O and of latency that any cell has, and one for the final checkpoint.
     The compared figure is left out, because it already has a column.
     """
-    known = {cell.cell_id: _beside(cell) for cell in cells}
+    synced = is_synced(findings.cells)
+    known = {cell.cell_id: figures_beside(findings, cell) for cell in cells}
     by = latency_of(findings.compared)
     meaning = "the mean over the runs, as for the compared figure" if by else ""
+    meaning = "an fsync or fdatasync comes after it and is left out; a dsync is part of it" if synced else meaning
     for name, heading in _BESIDE.items():
         times = 1e-6 if name == "bytes_per_s" else 1e3
-        figures = {cell_id: times * figures[name] for cell_id, figures in known.items() if name in figures}
+        figures = {cell_id: times * figures[name].value for cell_id, figures in known.items() if name in figures}
         if figures and name != f"latency_{by}_s":
-            rank = 0 if heading == "p99 ms" else 3
-            yield Column(Heading(heading, meaning=meaning), partial(_of, figures, numbers.significant), rank)
+            rank = 0 if heading == ("mean with sync ms" if synced else "p99 ms") else 3
+            said = meaning if name.startswith("latency_") else ""
+            yield Column(Heading(heading, meaning=said), partial(_of, figures, numbers.significant), rank)
     after = {cell.cell_id: cell.checkpoint_s.mean.value for cell in cells if cell.checkpoint_s is not None}
     if after:
         meaning = "the final checkpoint, which writes what the load left in memory; not in the run's time"
         yield Column(Heading("checkpoint, s", meaning=meaning), partial(_of, after, numbers.significant), rank=8)
-
-
-def _beside(cell: CellSummary) -> dict[str, float]:
-    latency = {f"latency_{name}_s": estimate.value for name, estimate in cell.latency.items()}
-    return latency | {counter: sample.mean.value for counter, sample in cell.raw_io.items()}
 
 
 def _drive_columns(findings: Findings) -> Iterator[Column]:

@@ -108,7 +108,7 @@ def _disagreement(findings: Findings, found: Disagreement) -> str:
     fastest, lowest = (findings.cell(cell_id).name for cell_id in (found.fastest, found.lowest))
     runs = plural(findings.cell(found.fastest).runs_ok + findings.cell(found.fastest).runs_unverified, "run")
     return (
-        f"Throughput and latency disagree: {fastest} does the most transactions, but its p99 latency is "
+        f"Throughput and latency disagree: {fastest} does the most {findings.unit}, but its p99 latency is "
         f"{compared.milliseconds(found.fastest_s)}, and that of {lowest} only {compared.milliseconds(found.lowest_s)}, "
         f"each from {runs}. One stalled run can determine a 99th percentile."
     )

@@ -332,7 +332,7 @@
 
   function sideFacts() {
     const [a, b] = state.pins;
-    const lines = data.facts.filter((fact) => fact.of[a] !== fact.of[b]).map((fact) => [fact.name, fact.values[fact.of[a]], fact.values[fact.of[b]]]);
+    const lines = data.facts.filter(({ of }) => of[a] !== of[b] && ![of[a], of[b]].includes(null)).map((fact) => [fact.name, fact.values[fact.of[a]], fact.values[fact.of[b]]]);
     const facts = tableOf("Requested and read-back facts that differ between A and B, but not between the runs of one", ["fact", "A", "B"], lines);
     facts.classList.add("pair");
     place("explore-facts-table").replaceChildren(lines.length ? facts : make("p", {}, "Nothing that was asked for or read back differs."));
