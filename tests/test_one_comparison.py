@@ -226,7 +226,7 @@ def check(campaign: Campaign) -> None:
     told = [[text for name, text in zip(head, row, strict=True) if name != "mean, drawn"] for row in (head, *rows)]
     assert told == next(table for table in markdown_tables(in_markdown) if table[0][0] == "cell")
     assert told == cells_of_terminal(text)
-    # The table of a single cell leaves out columns without an entry.
+    # The table leaves out columns without an entry.
     table = {row[0]: {"verdict": "", RATIO: ""} | dict(zip(head, row, strict=True)) for row in rows}
     ids = [{" ".join(filter(None, rung.name)): rung.cell_id for rung in ladder.rungs} for ladder in of.ladders]
     assert [len(names) for names in ids] == [len(ladder.rungs) for ladder in of.ladders], "two layouts have one name"
@@ -272,7 +272,7 @@ def check_the_figures(findings: Findings, exported, table, shown) -> None:
     ratios = {one["cell_id"]: one for one in exported["findings"]["comparisons"]}
     for of_cell in exported["cells"]:
         row, (mean, ends) = table[of_cell["cell_id"]], truth(findings, of_cell)
-        place = [*row].index("95 % CI") - 1 if "95 % CI" in row else None
+        place = [*row].index("cell") + 1 if "mean, drawn" in row else None
         heading, said = ("", "") if place is None else [*row.items()][place]
         scale = SCALES.get(heading.rpartition(", ")[2], 1)
         assert rounds(said, [mean and mean / scale])

@@ -99,8 +99,7 @@ def config(form: Form) -> Spec:
         "axisY": {"domain": False, "ticks": False, "tickCount": 5},
         "axisYQuantitative": {"labelExpr": "abs(datum.value) < 1e5 ? datum.label : format(datum.value, '~s')"},
         "axisX": {"grid": False, "titleAnchor": "end"},
-        # The labels at the ends of an axis of figures are moved inside the axis. Beyond it, they would be cut.
-        "axisXQuantitative": {"labelFlush": 24, "labelSeparation": 8},
+        "axisXQuantitative": {"labelFlush": False, "labelSeparation": 8},
         "legend": text | {"orient": "top", "symbolStrokeWidth": 1.5, "titleLimit": form.width_px, "rowPadding": 3},
         "header": {"title": None, "aria": False, "labelColor": palette.INK, "labelFontSize": FONT_PX,
                    "labelFontWeight": 600, "labelAnchor": "start", "labelPadding": 6, "labelLimit": form.width_px},

@@ -58,11 +58,11 @@ class CellsTable:
 
 
 def cells_table(findings: Findings) -> CellsTable:
-    """Returns a table with a row for each cell: its levels, mean, interval and verdict, and related figures."""
+    """Returns a table with a row for each cell: its mean, interval and verdict, its levels, and related figures. A
+    column is left out if no cell has an entry in it.
+    """
     cells = ladder.in_order(findings, findings.cells)[:MAX_ROWS]
-    columns = list(_columns(findings, cells))
-    if len(cells) == 1:
-        columns = [column for column in columns if column.of(cells[0])[0] is not None]
+    columns = [one for one in _columns(findings, cells) if any(one.of(cell)[0] is not None for cell in cells)]
     picks = recommended(findings)
     caption = f"Every cell, in the order of the ladder ({findings.provenance or 'nothing measured yet'})"
     if len(findings.cells) > MAX_ROWS:
@@ -96,14 +96,13 @@ def _columns(findings: Findings, cells: Sequence[CellSummary]) -> Iterator[Colum
         return mark.text or None, mark
 
     yield Column(Heading("cell", "text"), lambda cell: _entry(cell.cell_id, identity))
+    yield from _figure_columns(findings, cells)
+    yield Column(Heading(RATIO, "text"), partial(_ratio, findings), rank=6)
+    yield Column(Heading("verdict", "text"), verdict)
     yield from _factor_columns(findings)
     if compared.of_both_kinds(findings):
         yield Column(Heading("provenance", "text"), lambda cell: _entry(cell.provenance, str))
-    yield from _figure_columns(findings, cells)
-    yield Column(Heading("verdict", "text"), verdict)
-    yield Column(Heading(RATIO, "text"), partial(_ratio, findings), rank=6)
-    if any(cell.price_per_month is not None for cell in cells):
-        yield Column(Heading("price a month"), lambda cell: _entry(cell.price_per_month, numbers.price))
+    yield Column(Heading("price a month"), lambda cell: _entry(cell.price_per_month, numbers.price))
     if not raw_io:
         meaning = "the largest wait, and its share of session time (connections × elapsed)"
         yield Column(Heading("top wait", "text", meaning), _top_wait, rank=7)
@@ -145,7 +144,7 @@ def _figure_columns(findings: Findings, cells: Sequence[CellSummary]) -> Iterato
     """Yields columns with the mean by which cells are compared, its interval, and a drawing of both. The drawings of
     all cells have one scale.
     """
-    known = _known(findings, cells)
+    known = [sample for cell in cells if (sample := compared.judged(findings, cell)) is not None]
     rate = compared.by_rate(findings)
     unit, times = compared.unit(findings), compared.times(findings)
     decimals = compared.decimals(known)
@@ -166,17 +165,13 @@ def _figure_columns(findings: Findings, cells: Sequence[CellSummary]) -> Iterato
 
     def of(show: Callable[[Estimate], Content], cell: CellSummary) -> Entry:
         sample = compared.judged(findings, cell)
-        return _UNKNOWN if sample is None else (sample.mean.value, show(sample.mean))
+        shown = "" if sample is None else show(sample.mean)
+        return (sample.mean.value, shown) if sample and shown else _UNKNOWN
 
     heading = unit if rate else f"mean {compared.quantity(findings)}, {unit}".replace("completion ", "")
     yield Column(Heading(heading), partial(of, lambda mean: number(mean.value)))
     yield Column(Heading("95 % CI"), partial(of, interval), rank=2)
-    if known:
-        yield Column(Heading("mean, drawn", "text"), partial(of, bar))
-
-
-def _known(findings: Findings, cells: Sequence[CellSummary]) -> list[Sample]:
-    return [sample for cell in cells if (sample := compared.judged(findings, cell)) is not None]
+    yield Column(Heading("mean, drawn", "text"), partial(of, bar))
 
 
 def _ratio(findings: Findings, cell: CellSummary) -> Entry:
@@ -222,14 +217,13 @@ def _columns_beside(findings: Findings, cells: Sequence[CellSummary]) -> Iterato
     for name, heading in _BESIDE.items():
         times = 1e-6 if name == "bytes_per_s" else 1e3
         figures = {cell_id: times * figures[name].value for cell_id, figures in known.items() if name in figures}
-        if figures and name != f"latency_{by}_s":
+        if name != f"latency_{by}_s":
             rank = 0 if heading == ("mean with sync ms" if synced else "p99 ms") else 3
             said = meaning if name.startswith("latency_") else ""
             yield Column(Heading(heading, meaning=said), partial(_of, figures, numbers.significant), rank)
     after = {cell.cell_id: cell.checkpoint_s.mean.value for cell in cells if cell.checkpoint_s is not None}
-    if after:
-        meaning = "the final checkpoint, which writes what the load left in memory; not in the run's time"
-        yield Column(Heading("checkpoint, s", meaning=meaning), partial(_of, after, numbers.significant), rank=8)
+    meaning = "the final checkpoint, which writes what the load left in memory; not in the run's time"
+    yield Column(Heading("checkpoint, s", meaning=meaning), partial(_of, after, numbers.significant), rank=8)
 
 
 def _drive_columns(findings: Findings) -> Iterator[Column]:

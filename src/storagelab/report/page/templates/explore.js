@@ -15,7 +15,6 @@
   const MOST_BOXES = 8; // if a factor has more levels, they are folded
   const SMALLEST_WAIT = 0.003; // smaller waits, as a fraction of the largest, are only in the table
   const MOST_COUNTERS = 16;
-  const SCROLLED_PX = 80;
   const ONE_CELL = "A and B are of one cell, and this page has only its means. The waits and counters of each run are in the raw data.";
   const PLOT_CHOICES = ["axis", "colour", "panels"];
   const SCALES = [["linear", "linear"], ["log", "logarithmic"], ["own", "own axis for each panel"]];
@@ -90,9 +89,9 @@
       const buttons = PINS.map((name, pin) => make("button", { type: "button", className: "pin",
         "aria-label": `Pin ${name}: ${data.cells[at].name}`, onclick: () => setPin(pin, at) }, name));
       row.prepend(make("td", { className: "pin" }, ...buttons));
-      // If the columns of levels have been scrolled away, the levels are shown beside the id.
+      // The style shows the levels beside the id. With one factor, a name has no id.
       const { id, name } = data.cells[at];
-      Object.assign(row.querySelector("th"), { title: name }).dataset.levels = name.slice(id.length + 2, -1);
+      Object.assign(row.querySelector("th"), { title: name }).dataset.levels = name.startsWith(`${id} (`) ? name.slice(id.length + 2, -1) : name;
     });
     around.addEventListener("scroll", hold, { passive: true });
     document.head.append(covered);
@@ -118,24 +117,25 @@
   // A column that is partly below the fixed column is hidden, because a part of a figure looks like another figure.
   const covered = make("style");
   function hold() {
-    around.classList.toggle("scrolled", around.scrollLeft > SCROLLED_PX);
     const [pin, held, ...boxes] = [...table.tHead.rows[0].cells].map((cell) => cell.getBoundingClientRect());
     const at = boxes.findIndex((box) => box.left < held.right - 1 && box.right > held.right + 1);
     const column = `#cells-table tr > :nth-child(${at + 3})`;
     covered.textContent = around.scrollLeft > pin.width && at >= 0 ? `@media screen { ${column} { color: transparent; } ${column} * { visibility: hidden; } }` : "";
   }
 
+  // Scrolls the table sideways until a column is in view, beside the fixed column.
+  function bring(heading) {
+    const [box, view, held] = [heading, around, heading.parentElement.cells[1]].map((one) => one.getBoundingClientRect());
+    around.scrollLeft += Math.max(0, box.right - view.right) || Math.min(0, box.left - held.right);
+  }
+
   function ordered() {
-    const order = rows.map((_, at) => at);
-    if (state.sort === "") return order;
     const column = Math.abs(Number(state.sort));
     const sign = state.sort.startsWith("-") ? -1 : 1;
-    const key = (at) => data.keys[at][column];
-    return order.sort((a, b) => {
-      const [one, other] = [key(a), key(b)];
+    return rows.map((_, at) => at).sort((a, b) => {
+      const [one, other] = state.sort ? [a, b].map((at) => data.keys[at][column]) : [a, b];
       if (one === null || other === null) return (one === null) - (other === null);
-      const step = typeof one === "string" ? one.localeCompare(other) : one - other;
-      return sign * step || a - b;
+      return sign * (typeof one === "string" ? one.localeCompare(other) : one - other);
     });
   }
 
@@ -171,6 +171,8 @@
       if (direction) cell.setAttribute("aria-sort", direction); else cell.removeAttribute("aria-sort");
     });
     const by = table.tHead.querySelector("[aria-sort]");
+    if (by && isNew("sort", state.sort)) bring(by);
+    place("explore-more").hidden = around.scrollHeight <= around.clientHeight;
     table.caption.dataset.said ??= table.caption.textContent;
     table.caption.textContent = table.caption.dataset.said.replace(by ? "in the order of the ladder" : "", by ? `by ${by.textContent}` : "");
     hold();
@@ -253,10 +255,10 @@
 
   // ---- Two cells, as tables -------------------------------------------------------------------------------------------
 
-  function tableOf(caption, heads, lines) {
+  function tableOf(caption, heads, lines, kind = "") {
     const row = (cells) => make("tr", {}, ...cells.map((text, column) =>
       make(column ? "td" : "th", column ? { className: "n" } : { scope: "row" }, text)));
-    return make("div", { className: "scroll", tabIndex: 0, role: "group", "aria-label": caption },
+    return make("div", { className: `scroll ${kind}`, tabIndex: 0, role: "group", "aria-label": caption },
       make("table", {}, make("caption", {}, caption),
         make("thead", {}, make("tr", {}, ...heads.map((text, column) => make("th", { scope: "col", className: column ? "n" : "" }, text)))),
         make("tbody", {}, ...lines.map(row))));
@@ -273,9 +275,7 @@
       ...differ, ["mean", a.figure, `${b.figure}${ratio ? `; ${ratio}` : ""}`], [`every run, ${data.unit}`, runs(a), runs(b)],
       ["verdict", a.mark, b.mark],
     ];
-    const pair = tableOf(`Side by side (${data.where}).${odd}`, ["what", `A: ${a.name}`, `B: ${b.name}`], lines);
-    pair.classList.add("pair");
-    place("explore-pair").replaceChildren(pair);
+    place("explore-pair").replaceChildren(tableOf(`Side by side (${data.where}).${odd}`, ["what", `A: ${a.name}`, `B: ${b.name}`], lines, "pair"));
     sideWaits();
     sideCounters();
     sideFacts();
@@ -333,9 +333,8 @@
   function sideFacts() {
     const [a, b] = state.pins;
     const lines = data.facts.filter(({ of }) => of[a] !== of[b] && ![of[a], of[b]].includes(null)).map((fact) => [fact.name, fact.values[fact.of[a]], fact.values[fact.of[b]]]);
-    const facts = tableOf("Requested and read-back facts that differ between A and B, but not between the runs of one", ["fact", "A", "B"], lines);
-    facts.classList.add("pair");
-    place("explore-facts-table").replaceChildren(lines.length ? facts : make("p", {}, "Nothing that was asked for or read back differs."));
+    const caption = "Requested and read-back facts that differ between A and B, but not between the runs of one";
+    place("explore-facts-table").replaceChildren(lines.length ? tableOf(caption, ["fact", "A", "B"], lines, "pair") : make("p", {}, "Nothing that was asked for or read back differs."));
   }
 
   // ---- Charts ---------------------------------------------------------------------------------------------------------

@@ -138,7 +138,7 @@
 
   // The filters apply to single cells: the list of cells, rows of tables, and marks of charts. The label of such a mark
   // begins or ends with the name of its cell. Comparisons of levels use all cells. Captions say what applies.
-  const MOST_BARS = 24; // as many as are readable on a sheet of paper
+  const MOST_BARS = 24, MOST_NAMED = 6; // as many as are readable on a sheet of paper, or in a sentence
   let filter = null;
   function filterIn(part) {
     if (!filter) return;
@@ -169,7 +169,9 @@
       caption.querySelectorAll(isStarred ? ".hidden" : ".hidden, .star").forEach((one) => { one.hidden = isOfCells && Boolean(words); });
       const unnamed = figure.querySelector(".wide .role-legend-title.left-out")?.textContent.replace(/ \(.*/, "");
       const drawn = `Drawn: ${there.size < chosen ? `${whole ? "the fastest " : ""}${there.size} of ${chosen} cells, ` : ""}${words}${unnamed ? `; none is ${unnamed}` : ""}. `;
-      caption.querySelector(".of").textContent = isEmpty ? "This chart has none of these cells; “Two cells side by side” has all cells." : words && `${isOfCells ? drawn : ""}Of all layouts: `;
+      const ids = [...new Set(marks.map((mark) => mark.cell))].map((number) => cells[number]?.id);
+      const none = chosen ? `This chart has only ${ids.length} of ${cells.length} cells${ids.length > MOST_NAMED ? "" : ` (${ids.sort().join(", ")})`}, and the filters leave out all of them. “Two cells side by side” shows any cell.` : "No cell passes the filters.";
+      caption.querySelector(".of").textContent = isEmpty ? none : words && `${isOfCells ? drawn : ""}Of all layouts: `;
       figure.dataset.filter = isOfCells ? words : "";
     });
     part.querySelectorAll("tbody tr > th:first-child").forEach((head) => {
