@@ -29,7 +29,16 @@ from storagelab.model.plan import Factor
 from storagelab.model.values import JsonValue
 from storagelab.model.waits import Category
 from storagelab.spec.naming import in_order, is_numeric
-from storagelab.stats.intervals import ALPHA, NONE, Change, change, estimate, leaves_out_zero, mean
+from storagelab.stats.intervals import (
+    ALPHA,
+    NONE,
+    Change,
+    change,
+    estimate,
+    leaves_out_zero,
+    mean,
+    positive_mean_estimate,
+)
 
 NEGLIGIBLE = 0.005
 """Steps smaller than this fraction of the longer time don't widen the intervals of the other steps."""
@@ -301,7 +310,7 @@ def _changes(pairs: Sequence[_Cells], by: By, more: Sequence[float]) -> dict[Thi
     if any(times != 1.0 for times in more):
         things[WORK] = [Change(time_s(one), times * time_s(one)) for (one, _), times in zip(pairs, more, strict=True)]
     for number, ((one, other), times) in enumerate(zip(pairs, more, strict=True)):
-        befores, afters = _grouped(one, by, times), _grouped(other, by, 1.0)
+        befores, afters = each_s(one, by, times), each_s(other, by)
         for thing in {**befores, **afters}:
             # If a run has no such wait, the wait took 0 s.
             of_both = (
@@ -311,9 +320,12 @@ def _changes(pairs: Sequence[_Cells], by: By, more: Sequence[float]) -> dict[Thi
     return things
 
 
-def _grouped(cell: CellSummary, by: By, times: float) -> dict[Thing, tuple[float, ...]]:
+def each_s(cell: CellSummary, by: By, times: float = 1.0) -> dict[Thing, tuple[float, ...]]:
     """The seconds of each thing in each run, multiplied by `times` and scaled to the mean time by which the cell is
-    compared."""
+    compared. They are those of the mean transaction if it is known (`cell.each_s`), else of the mean connection. Waits
+    of cells are only compared by these seconds: if the spec sets the length of runs, the seconds of a connection add up
+    to the same time in all cells.
+    """
     arithmetic_s = sum(one.mean_s for one in cell.spent)
     scale = times * time_s(cell) / arithmetic_s if arithmetic_s else 0.0
     groups: dict[Thing, list[float]] = {}
@@ -323,6 +335,16 @@ def _grouped(cell: CellSummary, by: By, times: float) -> dict[Thing, tuple[float
         for number, seconds in enumerate(one.by_run_s):
             sums[number] += scale * seconds
     return {thing: tuple(values) for thing, values in groups.items()}
+
+
+def wait_each_s(cell: CellSummary, wait_type: str) -> Estimate | None:
+    """The seconds of a wait, or of CPU time, in the mean transaction; 0 if the cell has no such wait. None if waits
+    don't add up to the time of a transaction.
+    """
+    if cell.each_s is None or not cell.spent:
+        return None
+    of_type = [values for thing, values in each_s(cell, by_type).items() if thing.name == wait_type]
+    return positive_mean_estimate(of_type[0] if of_type else (0.0,))
 
 
 def _whole_changes(pairs: Sequence[_Cells]) -> list[Change]:

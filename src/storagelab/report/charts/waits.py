@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from storagelab.findings.cell import in_classes
 from storagelab.findings.model import CellSummary, Findings
-from storagelab.findings.why import Step, Waterfall, adds_up, between
+from storagelab.findings.why import Step, Waterfall, adds_up, between, wait_each_s
 from storagelab.model.measurement import Run
 from storagelab.model.waits import Category
 from storagelab.report.document import Heading, Table, bare
@@ -57,6 +57,14 @@ def _shares(cell: CellSummary) -> dict[str, float]:
     return {row.wait_type: row.wait_s / cell.available_s for row in cell.waits} if cell.available_s else {}
 
 
+def _compared(cell: CellSummary, name: str) -> float:
+    """Returns the figure by which cells are compared: the seconds of a wait in the mean transaction or, if these are
+    not known, its share of session time.
+    """
+    each_s = wait_each_s(cell, name)
+    return _shares(cell).get(name, 0.0) if each_s is None else each_s.value
+
+
 def _wait_colours(cells: Sequence[CellSummary]) -> dict[str, str]:
     """Maps the named parts of a bar, from left to right, to their colours.
 
@@ -70,7 +78,7 @@ def _wait_colours(cells: Sequence[CellSummary]) -> dict[str, str]:
     named = [name for name, (_, is_wait) in kinds.items() if is_wait and any(share.get(name) for share in shares)]
 
     def moves(name: str) -> float:
-        values = [share.get(name, 0.0) for share in shares]
+        values = [_compared(cell, name) for cell in cells]
         return min(values) - max(values)
 
     largest = sorted(named, key=lambda name: -max(share.get(name, 0.0) for share in shares))[:MAX_WAIT_TYPES]
@@ -129,13 +137,21 @@ def _draw(data: Figure, sheet: Sheet) -> Spec:
     return finished(sheet, layers, rows, height_px=row_px * len(names))
 
 
-def _finding(data: Figure, _findings: Findings) -> str:
-    moving = [row for row in data.rows if row["part"] == data.rows[0]["part"]]
-    low, high = (pick(moving, key=lambda row: float(row["mean"] or 0)) for pick in (min, max))
+def _finding(data: Figure, findings: Findings) -> str:
+    part = str(data.rows[0]["part"])
+    moving = [row for row in data.rows if row["part"] == part]
+
+    def time(row: Row) -> float:
+        each_s = wait_each_s(findings.cell(str(row["cell_id"])), part)
+        return float(row["mean"] or 0) if each_s is None else each_s.value
+
+    low, high = (pick(moving, key=time) for pick in (min, max))
+    by_share = compared.spender(findings) == "session"
+    least, most = (one["label"] if by_share else numbers.seconds(time(one)) for one in (low, high))
+    of = "connections × elapsed" if by_share else "each transaction's time"
     if low is high:
-        return f"{low['part']} takes {low['label']} of connections × elapsed."
-    ends = f"from {low['label']} of connections × elapsed with {low['cell']} to {high['label']} with {high['cell']}"
-    return f"{low['part']} changes most: {ends}."
+        return f"{part} takes {least} of {of}."
+    return f"{part} changes most: from {least} of {of} with {low['cell']} to {most} with {high['cell']}."
 
 
 def _marks(_data: Figure, findings: Findings) -> str:
@@ -211,7 +227,7 @@ def _bar(name: str, from_s: float, to_s: float, colour: str, label: str, tip: st
 
 def _tip(step: Step, of: str) -> str:
     interval = numbers.ends_in_brackets(step.change, signed_seconds, "joint 95 % CI ")
-    from_to = f"{numbers.seconds(step.before_s) or '0 s'} to {numbers.seconds(step.after_s) or '0 s'}"
+    from_to = f"{numbers.seconds(step.before_s)} to {numbers.seconds(step.after_s)}"
     return f"{thing_text(step.thing)}: {signed_seconds(step.change.value)}{interval} of each {of}'s time, {from_to}"
 
 
