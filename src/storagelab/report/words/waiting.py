@@ -82,9 +82,9 @@ def _trend_sentence(findings: Findings, trend: WaitTrend, low: int, high: int, n
 
 
 def _time(one: Estimate | None) -> str:
-    if one is None or one.low is None:
-        return numbers.seconds(one and one.value)
-    return numbers.seconds_estimate(one)
+    if one is None:
+        return ""
+    return numbers.seconds(one.value) if one.low is None else numbers.seconds_estimate(one)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
