@@ -11,7 +11,7 @@ from storagelab.findings.cell import in_classes
 from storagelab.findings.model import CellSummary, Findings
 from storagelab.findings.why import Step, Waterfall, adds_up, between, wait_each_s
 from storagelab.model.measurement import Run
-from storagelab.model.waits import Category
+from storagelab.model.waits import FOR_CLIENT, Category
 from storagelab.report.document import Heading, Table, bare
 from storagelab.report.drawing import palette
 from storagelab.report.drawing.arrange import choose, in_order, must_show
@@ -69,7 +69,7 @@ def _wait_colours(cells: Sequence[CellSummary]) -> dict[str, str]:
     """Maps the named parts of a bar, from left to right, to their colours.
 
     The largest waits are named; all other waits together are one part. The waits that differ most between cells are
-    leftmost, because lengths are easiest to compare there.
+    leftmost, because lengths are easiest to compare there. Waits for the client come after them.
     """
     shares = [_shares(cell) for cell in cells]
     kinds: dict[str, tuple[Category, bool]] = {
@@ -82,7 +82,7 @@ def _wait_colours(cells: Sequence[CellSummary]) -> dict[str, str]:
         return min(values) - max(values)
 
     largest = sorted(named, key=lambda name: -max(share.get(name, 0.0) for share in shares))[:MAX_WAIT_TYPES]
-    largest.sort(key=moves)
+    largest.sort(key=lambda name: (kinds[name][0] == FOR_CLIENT, moves(name)))
     cpu = [name for name, (_, is_wait) in kinds.items() if not is_wait]
     colours = dict(zip(largest, palette.shades([kinds[name][0] for name in largest]), strict=True))
     if len(named) > len(largest):
@@ -157,8 +157,8 @@ def _finding(data: Figure, findings: Findings) -> str:
 def _marks(_data: Figure, findings: Findings) -> str:
     words = [
         "Each bar is a cell's mean run, the fastest first. It shows what all connections spent their time on. Time",
-        "that is missing to 100 % is unexplained, or connections had finished. The wait that changes most comes",
-        "first; a colour is a wait category, on the whole page.",
+        "that is missing to 100 % is unexplained, or connections had finished. The wait that changes most, except",
+        "for the client, comes first; a colour is a wait category, on the whole page.",
         "Waits of different engines are grouped by what they wait for; each cell's table has their names."
         if findings.wait_names else "",
     ]  # fmt: skip
@@ -211,7 +211,7 @@ def _steps(findings: Findings, _runs: Sequence[Run]) -> Figure:
         rows.append(_bar(name, at_s, end_s, colour, signed_seconds(end_s - at_s), tip))
         at_s = end_s
     rows.append(_whole(after, waterfall.after_s))
-    return Figure(rows=rows, names="name", legend=f"seconds of each {waterfall.of}")
+    return Figure(rows=rows, names="name", legend=f"of each {waterfall.of}")
 
 
 def _whole(cell: CellSummary, time_s: float) -> Row:
@@ -235,10 +235,11 @@ def _draw_steps(data: Figure, sheet: Sheet) -> Spec:
     y, row_px, _ = named_rows("name", data.starred(str(row["name"]) for row in data.rows), sheet.form.letters(0.38))
     (low, high), from_zero = _domain(data)
     room = (0.5 if sheet.form is NARROW else 0.12) * (high - low)  # space for the label of the longest bar
-    start = "" if from_zero else f", from {bare(low)} s, not from zero"
-    title = wrapped(f"{data.legend} ({sheet.where}){start}", sheet.form.letters(0.8))
+    times, unit = _unit(data)
+    start = "" if from_zero else f", from {bare(times * low)} {unit}, not from zero"
+    title = wrapped(f"{unit} {data.legend} ({sheet.where}){start}", sheet.form.letters(0.8))
     more = {"scale": {"domain": [low, high + room], "zero": False, "nice": False},
-            "axis": across(sheet.form)}  # fmt: skip
+            "axis": across(sheet.form) | {"labelExpr": f"format({times} * datum.value, ',~r')"}}  # fmt: skip
     rows = [row | {"from_s": max(low, float(row["from_s"] or 0))} for row in data.rows]
     bar = {"x": figure("from_s", title, **more), "x2": {"field": "to_s"}, "color": {"field": "colour", "scale": None}}
     text = {"x": figure("right_s", title, **more), "text": {"field": "label"}}
@@ -247,6 +248,11 @@ def _draw_steps(data: Figure, sheet: Sheet) -> Spec:
         {"mark": {"type": "text", "align": "left", "dx": 5, "aria": False}, "encoding": {"y": y} | text},
     ]
     return finished(sheet, layers, rows, height_px=row_px * len(rows))
+
+
+def _unit(data: Figure) -> tuple[float, str]:
+    """Returns the factor that converts seconds to the unit of the axis, and this unit."""
+    return numbers.second_unit(max(float(row["right_s"] or 0) for row in data.rows))
 
 
 def _domain(data: Figure) -> tuple[list[float], bool]:
@@ -266,13 +272,13 @@ def _finding_of_steps(data: Figure, _findings: Findings) -> str:
 
 def _marks_of_steps(data: Figure, findings: Findings) -> str:
     found = _found(findings)
-    (low, _), from_zero = _domain(data)
+    ((low, _), from_zero), (times, unit) = _domain(data), _unit(data)
     words = [
-        f"{data.legend.capitalize()}, on average. Each bar begins where the bar above it ends. All steps add up to the "
+        f"The time {data.legend}, on average. Each bar begins where the bar above it ends. All steps add up to the "
         "whole difference. A wait may have two steps: signal is its time in the queue for a CPU.",
         "The two times can't be told apart, nor can most of the steps."
         if found is not None and not found[2].differs else "",
-        "" if from_zero else f"The axis starts at {bare(low)} s, not at zero.",
+        "" if from_zero else f"The axis starts at {bare(times * low)} {unit}, not at zero.",
     ]  # fmt: skip
     return " ".join(filter(None, words))
 

@@ -29,6 +29,7 @@ from storagelab.findings.times import time_s
 from storagelab.findings.why import by_part, each_s
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Plan
+from storagelab.model.waits import FOR_CLIENT
 from storagelab.report.charts import over_time
 from storagelab.report.document import Kind
 from storagelab.report.drawing import palette
@@ -118,8 +119,9 @@ def _waits(findings: Findings, cells: Sequence[CellSummary]) -> tuple[list[Json]
         parts: dict[str, dict[str | None, float]] = defaultdict(dict)
         for thing, values in each_s(cell, by_part).items():
             if thing.part not in ("idle", "unaccounted"):
-                parts[thing.name][thing.part] = sum(values) / len(values)
-                is_wait[thing.name] = thing.part != "cpu"
+                name = f"{thing.name} (idle)" if thing.category == FOR_CLIENT else thing.name
+                parts[name][thing.part] = sum(values) / len(values)
+                is_wait[name] = thing.part != "cpu"
         places = {name: place for place, name in enumerate(is_wait)}
         largest_first = sorted(parts, key=lambda name: (not is_wait[name], -sum(parts[name].values())))
         of_cells.append([[places[name], *map(shown, _split(parts[name]))] for name in largest_first])

@@ -22,6 +22,7 @@ _WHOLE = 0.9995
 _METHOD_NOTES = {
     "sampled": "~ sampled: estimated shares, rough counts", "derived": "* derived from the kernel's totals",
 }  # fmt: skip
+IDLE = " (idle: waiting for the client)"
 METHODS: dict[Method, str] = {"counter": "counted", "sampled": "sampled", "derived": "derived"}
 """Maps each method of obtaining a figure to its text."""
 
@@ -153,6 +154,8 @@ def audit_sentences(cell: CellSummary) -> list[str]:
         )
     elif cell.waits:
         lines.append("CPU time could not be read, so whether waits + CPU explain the whole time is unknown.")
+    if cell.idle_waits:
+        lines.append(f"{', '.join(sorted(cell.idle_waits))}: idle, waiting for the client, so no queue for storage.")
     for one in BENIGN_LISTS:
         benign = [row for row in cell.waits if row.is_wait and row.wait_type in one.wait_types and row.wait_s > 0]
         if benign:

@@ -324,7 +324,7 @@
       return [`${name}, ${group}`, text(0, counter), text(1, counter), Number.isFinite(times) ? `× ${figure(times)}` : ""];
     });
     const heads = ["counter", "A", "B", "B / A"];
-    const caption = `Means of a run (${data.where}), the largest differences first`;
+    const caption = `Arithmetic means of the runs (${data.where}), the largest differences first`;
     const rest = lines.slice(MOST_COUNTERS);
     place("explore-counters-table").replaceChildren(...(lines.length ? [tableOf(caption, heads, lines.slice(0, MOST_COUNTERS))] : [make("p", {}, "None.")]),
       ...(rest.length ? [make("details", {}, make("summary", {}, `${rest.length} more`), tableOf(`The rest. ${caption}`, heads, rest))] : []));
