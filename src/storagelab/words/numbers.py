@@ -94,12 +94,12 @@ def second_unit(value: float) -> tuple[float, str]:
     return next(((factor, unit) for below, factor, unit in _SECOND_UNITS if 0 < abs(value) < below), (1.0, "s"))
 
 
-def seconds(value_s: float | None, half_width_s: float | None = None) -> str:
+def seconds(value_s: float | None, half_width_s: float | None = None, like_s: float | None = None) -> str:
     """Seconds as "2.41 s", "83 ms" or "5.2 µs". The half width of the interval (`half_width_s`) determines the
-    digits."""
+    digits. The unit is that of the time `like_s`, if it is given."""
     if value_s is None or not math.isfinite(value_s):
         return ""
-    factor, unit = second_unit(value_s)
+    factor, unit = second_unit(like_s or value_s)
     width = None if half_width_s is None else half_width_s * factor
     return f"{_number(value_s * factor, decimals_for([value_s * factor], width))} {unit}"
 

@@ -5,7 +5,8 @@ slowest.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from storagelab.findings.cell import in_classes
 from storagelab.findings.model import CellSummary, Findings
@@ -20,7 +21,7 @@ from storagelab.report.drawing.layers import TIP, across, legend_layout, named_r
 from storagelab.report.drawing.vega import NARROW, Sheet, Spec, figure, finished, wrapped
 from storagelab.report.words import compared
 from storagelab.report.words.ladder import in_order as fastest_first
-from storagelab.report.words.why import SMALLER, folded, signed_seconds, thing_text, waterfall_table
+from storagelab.report.words.why import SMALLER, folded, thing_text, waterfall_table
 from storagelab.words import numbers
 from storagelab.words.names import cell_entry
 
@@ -181,6 +182,7 @@ _WAITS = Chart(
 
 # --- the waterfall ----------------------------------------------------------------------------------------------------
 MOST_STEPS = 9
+_Show = Callable[[float], str]
 _CLOSE = 0.8
 """If the shortest time is at most this fraction of the longest, the axis starts at zero."""
 
@@ -204,18 +206,23 @@ def _steps(findings: Findings, _runs: Sequence[Run]) -> Figure:
     if found is None:
         return Figure(rows=[])
     before, after, waterfall = found
-    rows, at_s = [_whole(before, waterfall.before_s)], waterfall.before_s
+    show = partial(numbers.seconds, like_s=max(waterfall.before_s, waterfall.after_s))
+    rows, at_s = [_whole(before, waterfall.before_s, show)], waterfall.before_s
     for step in folded(waterfall, MOST_STEPS):
         name, end_s = thing_text(step.thing), at_s + step.change.value
-        colour, tip = palette.CATEGORY[step.thing.category], _tip(step, waterfall.of)
-        rows.append(_bar(name, at_s, end_s, colour, signed_seconds(end_s - at_s), tip))
+        colour, tip = palette.CATEGORY[step.thing.category], _tip(step, waterfall.of, show)
+        rows.append(_bar(name, at_s, end_s, colour, _signed(end_s - at_s, show), tip))
         at_s = end_s
-    rows.append(_whole(after, waterfall.after_s))
+    rows.append(_whole(after, waterfall.after_s, show))
     return Figure(rows=rows, names="name", legend=f"of each {waterfall.of}")
 
 
-def _whole(cell: CellSummary, time_s: float) -> Row:
-    name, time = cell_entry(cell.cell_id, cell.text), numbers.seconds(time_s)
+def _signed(value_s: float, show: _Show) -> str:
+    return f"{'+' if value_s > 0 else ''}{show(value_s)}"
+
+
+def _whole(cell: CellSummary, time_s: float, show: _Show) -> Row:
+    name, time = cell_entry(cell.cell_id, cell.text), show(time_s)
     bar = _bar(name, 0.0, time_s, palette.NEUTRAL, time, f"{name}: {time}")
     return bar | {"cell_id": cell.cell_id, "cell": cell.text}
 
@@ -225,10 +232,10 @@ def _bar(name: str, from_s: float, to_s: float, colour: str, label: str, tip: st
             "right_s": max(from_s, to_s)}  # fmt: skip
 
 
-def _tip(step: Step, of: str) -> str:
-    interval = numbers.ends_in_brackets(step.change, signed_seconds, "joint 95 % CI ")
-    from_to = f"{numbers.seconds(step.before_s)} to {numbers.seconds(step.after_s)}"
-    return f"{thing_text(step.thing)}: {signed_seconds(step.change.value)}{interval} of each {of}'s time, {from_to}"
+def _tip(step: Step, of: str, show: _Show) -> str:
+    interval = numbers.ends_in_brackets(step.change, lambda value_s: _signed(value_s, show), "joint 95 % CI ")
+    from_to = f"{show(step.before_s)} to {show(step.after_s)}"
+    return f"{thing_text(step.thing)}: {_signed(step.change.value, show)}{interval} of each {of}'s time, {from_to}"
 
 
 def _draw_steps(data: Figure, sheet: Sheet) -> Spec:
