@@ -17,6 +17,7 @@ from storagelab.findings.model import CellSummary, Estimate, Findings, WaitChang
 from storagelab.findings.summaries import summaries, with_fitted_means, without_intervals
 from storagelab.findings.times import of_set_time, unit_of
 from storagelab.findings.verdicts import loads_of
+from storagelab.findings.why import wait_each_s
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Experiment, Factor, Plan
 from storagelab.model.waits import WaitStat
@@ -39,11 +40,13 @@ def analyse(experiment: Experiment, plan: Plan, runs: Sequence[Run], fit: FitKin
     several_engines = len({cell.config.target.engine for cell in plan.cells}) > 1
     if several_engines:
         by_wait = summaries(experiment.factors, plan, runs, basis, by_class=True)
+        by_wait = with_fitted_means(by_wait, basis, judged, compared)
         cells = tuple(
             one.model_copy(update={"spent": joined.spent}) for one, joined in zip(cells, by_wait, strict=True)
         )
     if basis.in_stretches:
         cells, by_wait = without_intervals(cells), without_intervals(by_wait)
+    trends = tuple(wait_trends(experiment.factors, by_wait))
     loads = [places for _, places in loads_of(experiment.factors, plan.cells)]
     evidence = Evidence(experiment, plan, tuple(runs), cells, basis)
     return Findings(
@@ -60,7 +63,7 @@ def analyse(experiment: Experiment, plan: Plan, runs: Sequence[Run], fit: FitKin
         cells=cells,
         effects=stated.effects,
         wait_changes=wait_changes(by_wait, judged.fastest, judged.worst),
-        wait_trends=tuple(wait_trends(experiment.factors, by_wait)),
+        wait_trends=trends if not basis.in_stretches else without_intervals(trends),
         cautions=cautions_of(evidence),
         compared=compared,
         set_time=of_set_time(plan),
@@ -83,9 +86,8 @@ TREND_WAITS_MAX = 8
 
 
 def wait_changes(cells: Sequence[CellSummary], fastest: str | None, slowest: str | None) -> tuple[WaitChange, ...]:
-    """The waits (and CPU time) whose shares differ most between the cells `fastest` and `slowest`, the largest
-    difference first. Shares are of the number of connections times the elapsed time. Empty if one of the cells has no
-    waits."""
+    """The waits (and CPU time) that differ most between the cells `fastest` and `slowest`, the largest difference
+    first. Empty if one of the cells has no waits."""
     by_id = {cell.cell_id: cell for cell in cells}
     best, worst = by_id.get(fastest or ""), by_id.get(slowest or "")
     if best is None or worst is None or not best.available_s or not worst.available_s:
@@ -93,15 +95,24 @@ def wait_changes(cells: Sequence[CellSummary], fastest: str | None, slowest: str
     of_best, of_worst = ({row.wait_type: row for row in cell.waits} for cell in (best, worst))
     changes = []
     for wait_type, row in (of_worst | of_best).items():
+        each_s = (wait_each_s(cell, wait_type) for cell in (best, worst))
+        best_each_s, worst_each_s = (None if one is None else one.value for one in each_s)
         best_s, worst_s = (of[wait_type].wait_s if wait_type in of else 0.0 for of in (of_best, of_worst))
         changes.append(
             WaitChange(
                 wait_type=wait_type, analogue=row.analogue, category=row.category, best_s=best_s, worst_s=worst_s,
                 best_share=best_s / best.available_s, worst_share=worst_s / worst.available_s,
+                best_each_s=best_each_s, worst_each_s=worst_each_s,
             )
         )  # fmt: skip
-    changes.sort(key=lambda change: (-abs(change.worst_share - change.best_share), change.wait_type))
+    changes.sort(key=lambda change: (-_moved(change), change.wait_type))
     return tuple(changes[:WAIT_CHANGES_MAX])
+
+
+def _moved(change: WaitChange) -> float:
+    if change.best_each_s is None or change.worst_each_s is None:
+        return abs(change.worst_share - change.best_share)
+    return abs(change.worst_each_s - change.best_each_s)
 
 
 def wait_trends(factors: Sequence[Factor], cells: Sequence[CellSummary]) -> Iterator[WaitTrend]:
@@ -118,6 +129,7 @@ def wait_trends(factors: Sequence[Factor], cells: Sequence[CellSummary]) -> Iter
         along = [at.get(key({**others, factor.name: level})) for level in levels]
         for wait in wait_types:
             estimates = tuple(_share_in(cell, wait.wait_type) for cell in along)
+            each_s = tuple(None if cell is None else wait_each_s(cell, wait.wait_type) for cell in along)
             yield WaitTrend(
                 wait_type=wait.wait_type,
                 analogue=wait.analogue,
@@ -127,6 +139,7 @@ def wait_trends(factors: Sequence[Factor], cells: Sequence[CellSummary]) -> Iter
                 levels=levels,
                 shares=tuple(None if estimate is None else estimate.value for estimate in estimates),
                 estimates=estimates,
+                each_s=each_s if any(each_s) else (),
             )
 
 

@@ -31,7 +31,7 @@ from storagelab.findings.limits import AtLimit, between_ends, volume_at_limit
 from storagelab.findings.model import Caution, CellSummary, Comparison, Effect, Findings, LoadVerdict
 from storagelab.findings.power import EFFECTS, repetitions_for
 from storagelab.findings.times import judged_by
-from storagelab.findings.why import adds_up, legs
+from storagelab.findings.why import Leg, adds_up, leg_at_ends, legs
 from storagelab.model.plan import REPETITIONS_SOUND, Factor, Preference
 from storagelab.model.values import Estimate, JsonValue
 
@@ -69,6 +69,8 @@ def answer(findings: Findings) -> Answer:
         choices = tuple(one.model_copy(update={"pick": None}) for one in choices)  # a better layout may follow
     gains = tuple(_gains(findings, choices))
     causes = tuple(cause for factor in _explained(findings, gains) for cause in _causes(findings, factor))
+    if not causes and adds_up(findings) and (ends := leg_at_ends(findings)) is not None:
+        causes = (_cause(findings, *ends),)
     unable = tuple(_unable(findings))
     silent = bool(choices) and not any(row.distinguishable for row in findings.comparisons)
     weighed = _weighed(findings, choices)
@@ -377,20 +379,22 @@ def _explained(findings: Findings, gains: Sequence[Gain]) -> list[str]:
 
 
 def _causes(findings: Findings, factor: str) -> Iterator[Cause]:
-    """For each step along a factor, the cause of most of the change: a volume's limit or a wait. A step without such a
-    cause gives nothing."""
-    for leg in legs(findings, factor):
-        cells = [(findings.cell(one), findings.cell(other)) for one, other in leg.waterfall.pairs]
-        limit = volume_at_limit(cells, leg.waterfall.change.value)
-        cause = limit or leg.main
-        if cause is not None:
-            yield Cause(
-                factor=factor, before=(leg.baseline,), after=(leg.level,),
-                wait=leg.main.thing.name if limit is None and leg.main is not None else None,
-                limit=None if limit is None else _limit(limit),
-                from_s=cause.before_s, to_s=cause.after_s,
-                total_from_s=leg.waterfall.before_s, total_to_s=leg.waterfall.after_s,
-            )  # fmt: skip
+    yield from (_cause(findings, leg, factor, {}) for leg in legs(findings, factor))
+
+
+def _cause(findings: Findings, leg: Leg, factor: str, at: dict[str, JsonValue]) -> Cause:
+    """The cause of most of the change: a volume's limit or a wait. Without such a cause, the largest part."""
+    cells = [(findings.cell(one), findings.cell(other)) for one, other in leg.waterfall.pairs]
+    limit = volume_at_limit(cells, leg.waterfall.change.value)
+    step = leg.main or leg.largest
+    cause = limit or step
+    return Cause(
+        factor=factor, before=(leg.baseline,), after=(leg.level,), at=at,
+        wait=step.thing.name if limit is None else None, sure=limit is not None or leg.main is not None,
+        limit=None if limit is None else _limit(limit),
+        from_s=cause.before_s, to_s=cause.after_s,
+        total_from_s=leg.waterfall.before_s, total_to_s=leg.waterfall.after_s,
+    )  # fmt: skip
 
 
 def _limit(found: AtLimit) -> Limit:

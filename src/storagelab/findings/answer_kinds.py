@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from pydantic import Field
 
 from storagelab.findings.cell import LimitedRate
 from storagelab.findings.model import Compared, Estimate, Verdict
@@ -136,6 +137,10 @@ class Cause(Described):
     """The levels after the change."""
     wait: str | None
     """The wait that changed most in the direction of the time; `null` if a volume's limit sets the pace."""
+    at: dict[str, JsonValue] = Field(default_factory=dict)
+    """The load under which the levels were compared. Empty if the seconds are means over all other factors."""
+    sure: bool = True
+    """False if no wait surely explains a quarter of the change. Then `wait` is the largest part of it."""
     limit: Limit | None = None
     """The limit of the volume that sets the pace; `null` if no volume does."""
     from_s: float

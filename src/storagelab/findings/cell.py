@@ -16,7 +16,7 @@ from pydantic import BeforeValidator, Field, SerializeAsAny
 
 from storagelab.model.engines import Provenance
 from storagelab.model.values import Described, Estimate, Frozen, JsonValue
-from storagelab.model.waits import UNINSTRUMENTED, Category, Conservation, WaitStat
+from storagelab.model.waits import FOR_CLIENT, UNINSTRUMENTED, Category, Conservation, WaitStat
 from storagelab.servers.durability import BENIGN_WAITS
 from storagelab.words.names import cell_name, cell_text
 
@@ -321,6 +321,11 @@ class CellSummary(Described):
     """the spec's own short names of levels"""
     volatile: bool = False
     """whether a crash of the machine loses the cell's data or log, because they are in memory or nothing is synced"""
+
+    @property
+    def idle_waits(self) -> frozenset[str]:
+        """The waits for the client. The session is idle then, so they are no queue for storage."""
+        return frozenset(row.wait_type for row in self.waits if row.category == FOR_CLIENT)
 
     @property
     def text(self) -> str:

@@ -4,7 +4,7 @@ the other factors. The functions are pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -55,6 +55,18 @@ def effects_at(
     yield from _judged(
         [group for factor in _varied(factors) for group in _at_each(factor, cells)], fitted, blocks, alpha
     )
+
+
+def told_apart(effects: Iterable[Effect], factor: str, one: JsonValue, other: JsonValue) -> bool:
+    """Whether the main effects tell two levels of a factor apart. Two levels that are both compared with the first are
+    told apart if their joint intervals don't overlap.
+    """
+    main = [effect for effect in effects if effect.factor == factor and not effect.at]
+    found = [effect for effect in main if repr(effect.level) in (repr(one), repr(other))]
+    if len(found) == 1:
+        return found[0].distinguishable and repr(found[0].baseline) in (repr(one), repr(other))
+    lows, highs = [effect.ratio.low for effect in found], [effect.ratio.high for effect in found]
+    return len(found) == 2 and None not in lows and max(filter(None, lows)) > min(filter(None, highs))
 
 
 def _varied(factors: Sequence[Factor]) -> list[Factor]:

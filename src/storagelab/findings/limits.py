@@ -125,7 +125,8 @@ def between_ends(findings: Findings) -> AtLimit | None:
     if not apart or findings.fastest is None or findings.worst is None:
         return None
     best, worst = findings.cell(findings.fastest), findings.cell(findings.worst)
-    return volume_at_limit([(best, worst)], time_s(worst) - time_s(best))
+    more_s = time_s(worst) - time_s(best)
+    return volume_at_limit([(best, worst)], more_s) if more_s > 0 else None
 
 
 def _hardest(cell: CellSummary) -> Bound | None:

@@ -155,7 +155,9 @@ class Dependence(Frozen):
 
 class WaitChange(Frozen):
     """One wait type in the best and the worst cell. Seconds are those of the mean run. Shares (0..1) are of the number
-    of connections times the elapsed time."""
+    of connections times the elapsed time. `best_each_s` and `worst_each_s` are seconds of the mean transaction; null if
+    waits don't add up to it. If they are known, cells are compared by them, because runs of a set length have the same
+    seconds in all."""
 
     wait_type: str
     analogue: str
@@ -164,6 +166,8 @@ class WaitChange(Frozen):
     worst_s: float
     best_share: float
     worst_share: float
+    best_each_s: float | None = None
+    worst_each_s: float | None = None
 
 
 class WaitTrend(Described):
@@ -179,6 +183,8 @@ class WaitTrend(Described):
     shares: tuple[float | None, ...]
     estimates: tuple[Estimate | None, ...] = ()
     """the same shares, each with its interval over the runs"""
+    each_s: tuple[Estimate | None, ...] = ()
+    """the seconds of the wait in the mean transaction. Empty if waits don't add up to it."""
 
 
 Compared = Literal[

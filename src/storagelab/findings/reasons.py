@@ -13,7 +13,7 @@ reasons(case)                                 the reasons for the change; the re
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal, get_args
@@ -371,14 +371,15 @@ def case_between(findings: Findings, used: Used, one: str, other: str, ratio: Es
     slower = 1 if waterfall.change.value > 0 else 0
     cells = [(findings.cell(before), findings.cell(after)) for before, after in waterfall.pairs]
     limit = volume_at_limit(cells, waterfall.change.value)
-    waiting = crowds(run for pair in pairs for run in pair[slower])
+    idle = frozenset[str]().union(*(one.idle_waits for pair in cells for one in pair))
+    waiting = crowds((run for pair in pairs for run in pair[slower]), idle)
     return Case(waterfall, parts, device_changes(pairs), waiting, limit)
 
 
-def crowds(runs: Iterable[Run]) -> tuple[Crowd, ...]:
+def crowds(runs: Iterable[Run], idle: Collection[str] = ()) -> tuple[Crowd, ...]:
     """The objects that sessions waited for in these runs, sorted by their shares of waiting, the largest first. They
     are taken from the counts of every wait or, in measured runs without such counts, from samples. Samples of simulated
-    runs are not used, because they contain only the longest queues.
+    runs are not used, because they contain only the longest queues. Sessions in the `idle` waits are left out.
     """
     waited: dict[tuple[str, str], float] = defaultdict(float)
     most: dict[tuple[str, str], int] = defaultdict(int)
@@ -392,6 +393,8 @@ def crowds(runs: Iterable[Run]) -> tuple[Crowd, ...]:
             for task in measured.waiting_tasks if measured.provenance == "measured"
         ]  # fmt: skip
         for wait_type, kind, amount, at_once in counted or seen:
+            if wait_type in idle:
+                continue
             waited[wait_type, kind] += amount
             most[wait_type, kind] = max(most[wait_type, kind], at_once)
     total = sum(waited.values())

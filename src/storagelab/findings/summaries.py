@@ -137,10 +137,11 @@ class _Waited(NamedTuple):
 
 def _waited(runs: _Runs, config: Config, compared: Compared, by_class: bool) -> list[_Waited]:
     """How each run's time was spent. If the spec sets the length of runs, runs differ in their work, so waits explain
-    the time of the mean transaction. The same is true of a mean latency, unless it includes time before the transaction
+    the time of the mean transaction. The same is true of a latency, unless it includes time before the transaction
     begins.
     """
-    by_transaction = compared == "time-per-transaction" or (compared == "latency-mean" and config.workload.without_rate)
+    by_latency = latency_of(compared) is not None and config.workload.without_rate
+    by_transaction = compared == "time-per-transaction" or by_latency
     return [
         _Waited(
             repetition, raw, in_classes(normalise(raw)) if by_class else normalise(raw), conservation(raw),
@@ -292,7 +293,7 @@ def _fitted(cell: CellSummary, time: Estimate, compared: Compared) -> CellSummar
     }  # fmt: skip
     if (figure := latency_of(compared)) and figure in cell.latency:  # so that reports show only one value of it
         update["latency"] = {**cell.latency, figure: shown["judged"]}
-    if cell.each_s is not None and (latency_of(compared) or _of_set_time(compared)):
+    if cell.each_s is not None and (compared == "latency-mean" or _of_set_time(compared)):
         update["each_s"] = time.value if latency_of(compared) else time.value * cell.connections
     return cell.model_copy(update=update)
 

@@ -16,20 +16,29 @@ widens the intervals.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import permutations
 from typing import Literal
 
 from storagelab.findings.cell import CLASS_NAMES, Spent, SpentPart
-from storagelab.findings.effects import key
+from storagelab.findings.effects import key, told_apart
 from storagelab.findings.model import CellSummary, Estimate, Findings
 from storagelab.findings.times import time_s
 from storagelab.model.plan import Factor
 from storagelab.model.values import JsonValue
-from storagelab.model.waits import Category
+from storagelab.model.waits import FOR_CLIENT, Category
 from storagelab.spec.naming import in_order, is_numeric
-from storagelab.stats.intervals import ALPHA, NONE, Change, change, estimate, leaves_out_zero, mean
+from storagelab.stats.intervals import (
+    ALPHA,
+    NONE,
+    Change,
+    change,
+    estimate,
+    leaves_out_zero,
+    mean,
+    positive_mean_estimate,
+)
 
 NEGLIGIBLE = 0.005
 """Steps smaller than this fraction of the longer time don't widen the intervals of the other steps."""
@@ -131,14 +140,19 @@ class Waterfall:
 
 @dataclass(frozen=True)
 class Leg:
-    """One step along a factor, from `baseline` to `level`. `main` is the step of the wait that explains most of the
-    change; None if no wait does.
+    """One step along a factor, from `baseline` to `level`. `main` is the step of the wait that surely explains most of
+    the change; None if no wait does. `largest` is the largest step in the direction of the change.
     """
 
     baseline: JsonValue
     level: JsonValue
     waterfall: Waterfall
     main: Step | None
+
+    @property
+    def largest(self) -> Step:
+        along = self.waterfall.change.value
+        return next(one for one in self.waterfall.steps if one.change.value * along > 0)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -174,27 +188,19 @@ def between_levels(
     """The waterfall between two levels of a factor. It is the mean over all pairs of cells that agree in the other
     factors; None if there is no such pair.
 
-    The test of the difference is corrected for all pairs of levels of all factors. So the reader may choose a pair
-    after seeing the data.
+    The two levels differ if the effects in the findings tell them apart.
     """
-    pairs = _matched(findings, factor, level, baseline)
-    found = _waterfall(pairs, by, differs=False)
-    if found is None:
-        return None
-    questions = sum(math.comb(len(one.levels), 2) for one in findings.factors)
-    total = estimate(_whole_changes(pairs), ALPHA / max(1, questions))
-    return replace(found, differs=leaves_out_zero(total))
+    differs = told_apart(findings.effects, factor, baseline, level)
+    return _waterfall(_matched(findings, factor, level, baseline), by, differs=differs)
 
 
 def legs(findings: Findings, factor: str) -> tuple[Leg, ...]:
-    """The steps along a factor at which time surely changes. If the levels are numbers, the steps are from the first to
-    the fastest level, and from the fastest to the last level. If the levels are names, the step is from the slowest to
-    the fastest level.
+    """The steps along a factor between levels that the effects tell apart. If the levels are numbers, the steps are
+    from the first to the fastest level, and from the fastest to the last level. If the levels are names, the step is
+    the largest.
     """
     found = next((one for one in findings.factors if one.name == factor), None)
-    if found is None:
-        return ()
-    return tuple(leg for ends in _ends(findings, found) if (leg := leg_of(findings, factor, *ends)).waterfall.differs)
+    return () if found is None else tuple(leg_of(findings, factor, *ends) for ends in _ends(findings, found))
 
 
 def leg_of(findings: Findings, factor: str, baseline: JsonValue, level: JsonValue) -> Leg:
@@ -203,6 +209,25 @@ def leg_of(findings: Findings, factor: str, baseline: JsonValue, level: JsonValu
     if waterfall is None or of_types is None:
         raise LookupError(factor)
     return Leg(baseline, level, waterfall, _main(waterfall, of_types))
+
+
+def leg_at_ends(findings: Findings) -> tuple[Leg, str, dict[str, JsonValue]] | None:
+    """The step from the slowest to the fastest cell of the load with the largest difference that is told apart, the
+    factor that differs, and the levels of the load. None if there is no such load, or if several factors differ.
+    """
+    ends = [(load.worst, load.fastest) for load in findings.by_load]
+    told = [row for row in findings.comparisons if row.distinguishable and (row.cell_id, row.best_cell_id) in ends]
+    row = max(told, key=lambda row: row.ratio.value, default=None)
+    if row is None:
+        return None
+    slow, fast = findings.cell(row.cell_id), findings.cell(row.best_cell_id)
+    waterfall, of_types = (between(findings, slow.cell_id, fast.cell_id, by=by) for by in (by_kind, by_type))
+    differ = [name for name, level in slow.levels.items() if repr(level) != repr(fast.levels.get(name))]
+    if waterfall is None or of_types is None or len(differ) != 1:
+        return None
+    load = findings.load_of(slow.cell_id)
+    leg = Leg(slow.levels[differ[0]], fast.levels[differ[0]], waterfall, _main(waterfall, of_types))
+    return leg, differ[0], {} if load is None else load.load
 
 
 def _ends(findings: Findings, factor: Factor) -> Iterator[tuple[JsonValue, JsonValue]]:
@@ -215,22 +240,29 @@ def _ends(findings: Findings, factor: Factor) -> Iterator[tuple[JsonValue, JsonV
         sum(time_s(other) / _work(other) / (time_s(one) / _work(one)) for one, other in of_level) / len(of_level)
         for of_level in pairs
     ]
-    best, worst = times.index(min(times)), times.index(max(times))
+    time = dict(zip(map(repr, levels), times, strict=True))
+
+    def told(one: JsonValue, other: JsonValue) -> bool:
+        return told_apart(findings.effects, factor.name, one, other)
+
     if not is_numeric(factor):
-        yield levels[worst], levels[best]
+        apart = [(one, other) for one, other in permutations(levels, 2) if told(one, other)]
+        yield from sorted(apart, key=lambda ends: time[repr(ends[1])] / time[repr(ends[0])])[:1]
         return
-    if best > 0:
-        yield levels[0], levels[best]
-    if best < len(levels) - 1:
-        yield levels[best], levels[-1]
+    first, *others = levels
+    best = min([first, *(level for level in others if told(first, level))], key=lambda level: time[repr(level)])
+    ends = (first, best), (best, levels[-1])
+    yield from (pair for pair in ends if told(*pair))
 
 
 def _main(waterfall: Waterfall, of_types: Waterfall) -> Step | None:
     """The step that explains most of a change; None if no wait explains enough. It is the step of a kind of waits or,
-    if one wait type makes up nearly all of the kind's change, the step of that type."""
+    if one wait type makes up nearly all of the kind's change, the step of that type. A wait for the client is no cause.
+    """
     total = waterfall.change.value
     along = [
-        step for step in waterfall.steps if is_wait(step.thing.part) and step.thing != WORK and step.sure
+        step for step in waterfall.steps
+        if is_wait(step.thing.part) and step.thing != WORK and step.thing.category != FOR_CLIENT and step.sure
         and step.change.value * total > 0 and abs(step.change.value) >= EXPLAINS * abs(total)
     ]  # fmt: skip
     if not along or not waterfall.differs:
@@ -301,7 +333,7 @@ def _changes(pairs: Sequence[_Cells], by: By, more: Sequence[float]) -> dict[Thi
     if any(times != 1.0 for times in more):
         things[WORK] = [Change(time_s(one), times * time_s(one)) for (one, _), times in zip(pairs, more, strict=True)]
     for number, ((one, other), times) in enumerate(zip(pairs, more, strict=True)):
-        befores, afters = _grouped(one, by, times), _grouped(other, by, 1.0)
+        befores, afters = each_s(one, by, times), each_s(other, by)
         for thing in {**befores, **afters}:
             # If a run has no such wait, the wait took 0 s.
             of_both = (
@@ -311,9 +343,12 @@ def _changes(pairs: Sequence[_Cells], by: By, more: Sequence[float]) -> dict[Thi
     return things
 
 
-def _grouped(cell: CellSummary, by: By, times: float) -> dict[Thing, tuple[float, ...]]:
+def each_s(cell: CellSummary, by: By, times: float = 1.0) -> dict[Thing, tuple[float, ...]]:
     """The seconds of each thing in each run, multiplied by `times` and scaled to the mean time by which the cell is
-    compared."""
+    compared. They are those of the mean transaction if it is known (`cell.each_s`), else of the mean connection. Waits
+    of cells are only compared by these seconds: if the spec sets the length of runs, the seconds of a connection add up
+    to the same time in all cells.
+    """
     arithmetic_s = sum(one.mean_s for one in cell.spent)
     scale = times * time_s(cell) / arithmetic_s if arithmetic_s else 0.0
     groups: dict[Thing, list[float]] = {}
@@ -323,6 +358,16 @@ def _grouped(cell: CellSummary, by: By, times: float) -> dict[Thing, tuple[float
         for number, seconds in enumerate(one.by_run_s):
             sums[number] += scale * seconds
     return {thing: tuple(values) for thing, values in groups.items()}
+
+
+def wait_each_s(cell: CellSummary, wait_type: str) -> Estimate | None:
+    """The seconds of a wait, or of CPU time, in the mean transaction; 0 if the cell has no such wait. None if waits
+    don't add up to the time of a transaction.
+    """
+    if cell.each_s is None or not cell.spent:
+        return None
+    of_type = [values for thing, values in each_s(cell, by_type).items() if thing.name == wait_type]
+    return positive_mean_estimate(of_type[0] if of_type else (0.0,))
 
 
 def _whole_changes(pairs: Sequence[_Cells]) -> list[Change]:

@@ -33,6 +33,8 @@ Category = Literal[
     "cpu-queue", "cpu", "network", "other",
 ]  # fmt: skip
 """Categories of wait types. Wait types of different engines are matched by their category."""
+FOR_CLIENT: Category = "network"
+"""The category of waits for the client. The session is idle then, and does not queue for storage."""
 Method = Literal["counter", "sampled", "derived"]
 """The source of a figure: the engine's exact counter, samples, or a calculation from other figures (such as a remainder
 or a kernel counter)."""
@@ -188,6 +190,10 @@ class TableRow(Frozen):
     analogue: str = ""
     category: Category = "other"
     method: Method = "sampled"
+
+
+def is_idle(row: WaitStat) -> bool:
+    return row.category == FOR_CLIENT
 
 
 def normalise(raw: SampledWaits | CountedWaits) -> tuple[WaitStat, ...]:

@@ -90,16 +90,16 @@ def round_figures(low: float, high: float, most: int = 9) -> list[float]:
     return found if len(found) <= most else [value for value in found if f"{value:e}".startswith("1.0")]
 
 
-def _second_unit(value: float) -> tuple[float, str]:
+def second_unit(value: float) -> tuple[float, str]:
     return next(((factor, unit) for below, factor, unit in _SECOND_UNITS if 0 < abs(value) < below), (1.0, "s"))
 
 
-def seconds(value_s: float | None, half_width_s: float | None = None) -> str:
+def seconds(value_s: float | None, half_width_s: float | None = None, like_s: float | None = None) -> str:
     """Seconds as "2.41 s", "83 ms" or "5.2 µs". The half width of the interval (`half_width_s`) determines the
-    digits."""
+    digits. The unit is that of the time `like_s`, if it is given."""
     if value_s is None or not math.isfinite(value_s):
         return ""
-    factor, unit = _second_unit(value_s)
+    factor, unit = second_unit(like_s or value_s)
     width = None if half_width_s is None else half_width_s * factor
     return f"{_number(value_s * factor, decimals_for([value_s * factor], width))} {unit}"
 
@@ -107,13 +107,13 @@ def seconds(value_s: float | None, half_width_s: float | None = None) -> str:
 def seconds_like(value_s: float, all_s: Sequence[float]) -> str:
     """A time for a column with the times `all_s`. All have the unit of the largest, and as many decimals as give the
     smallest three digits. So the column is aligned."""
-    factor, unit = _second_unit(max(all_s))
+    factor, unit = second_unit(max(all_s))
     return f"{_number(value_s * factor, decimals_for([min(all_s) * factor], None))} {unit}"
 
 
 def seconds_moved(before_s: float, after_s: float) -> str:
     """Two times in the unit of the larger time, such as "5.10 -> 0.04 ms"."""
-    factor, unit = _second_unit(max(before_s, after_s))
+    factor, unit = second_unit(max(before_s, after_s))
     decimals = decimals_for([before_s * factor, after_s * factor], None)
     return f"{_number(before_s * factor, decimals)} -> {_number(after_s * factor, decimals)} {unit}"
 
@@ -342,7 +342,7 @@ def seconds_estimate(estimate: Estimate | None) -> str:
     brackets say so."""
     if estimate is None:
         return ""
-    factor, unit = _second_unit(estimate.value)
+    factor, unit = second_unit(estimate.value)
     width = None if estimate.half_width is None else estimate.half_width * factor
     decimals = decimals_for([estimate.value * factor], width)
     interval = _interval(estimate, lambda end: _number(end * factor, decimals), f" {unit}")

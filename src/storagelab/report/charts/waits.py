@@ -5,13 +5,14 @@ slowest.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from storagelab.findings.cell import in_classes
 from storagelab.findings.model import CellSummary, Findings
-from storagelab.findings.why import Step, Waterfall, adds_up, between
+from storagelab.findings.why import Step, Waterfall, adds_up, between, wait_each_s
 from storagelab.model.measurement import Run
-from storagelab.model.waits import Category
+from storagelab.model.waits import FOR_CLIENT, Category
 from storagelab.report.document import Heading, Table, bare
 from storagelab.report.drawing import palette
 from storagelab.report.drawing.arrange import choose, in_order, must_show
@@ -20,7 +21,7 @@ from storagelab.report.drawing.layers import TIP, across, legend_layout, named_r
 from storagelab.report.drawing.vega import NARROW, Sheet, Spec, figure, finished, wrapped
 from storagelab.report.words import compared
 from storagelab.report.words.ladder import in_order as fastest_first
-from storagelab.report.words.why import SMALLER, folded, signed_seconds, thing_text, waterfall_table
+from storagelab.report.words.why import SMALLER, folded, thing_text, waterfall_table
 from storagelab.words import numbers
 from storagelab.words.names import cell_entry
 
@@ -57,11 +58,19 @@ def _shares(cell: CellSummary) -> dict[str, float]:
     return {row.wait_type: row.wait_s / cell.available_s for row in cell.waits} if cell.available_s else {}
 
 
+def _compared(cell: CellSummary, name: str) -> float:
+    """Returns the figure by which cells are compared: the seconds of a wait in the mean transaction or, if these are
+    not known, its share of session time.
+    """
+    each_s = wait_each_s(cell, name)
+    return _shares(cell).get(name, 0.0) if each_s is None else each_s.value
+
+
 def _wait_colours(cells: Sequence[CellSummary]) -> dict[str, str]:
     """Maps the named parts of a bar, from left to right, to their colours.
 
     The largest waits are named; all other waits together are one part. The waits that differ most between cells are
-    leftmost, because lengths are easiest to compare there.
+    leftmost, because lengths are easiest to compare there. Waits for the client come after them.
     """
     shares = [_shares(cell) for cell in cells]
     kinds: dict[str, tuple[Category, bool]] = {
@@ -70,11 +79,11 @@ def _wait_colours(cells: Sequence[CellSummary]) -> dict[str, str]:
     named = [name for name, (_, is_wait) in kinds.items() if is_wait and any(share.get(name) for share in shares)]
 
     def moves(name: str) -> float:
-        values = [share.get(name, 0.0) for share in shares]
+        values = [_compared(cell, name) for cell in cells]
         return min(values) - max(values)
 
     largest = sorted(named, key=lambda name: -max(share.get(name, 0.0) for share in shares))[:MAX_WAIT_TYPES]
-    largest.sort(key=moves)
+    largest.sort(key=lambda name: (kinds[name][0] == FOR_CLIENT, moves(name)))
     cpu = [name for name, (_, is_wait) in kinds.items() if not is_wait]
     colours = dict(zip(largest, palette.shades([kinds[name][0] for name in largest]), strict=True))
     if len(named) > len(largest):
@@ -129,20 +138,28 @@ def _draw(data: Figure, sheet: Sheet) -> Spec:
     return finished(sheet, layers, rows, height_px=row_px * len(names))
 
 
-def _finding(data: Figure, _findings: Findings) -> str:
-    moving = [row for row in data.rows if row["part"] == data.rows[0]["part"]]
-    low, high = (pick(moving, key=lambda row: float(row["mean"] or 0)) for pick in (min, max))
+def _finding(data: Figure, findings: Findings) -> str:
+    part = str(data.rows[0]["part"])
+    moving = [row for row in data.rows if row["part"] == part]
+
+    def time(row: Row) -> float:
+        each_s = wait_each_s(findings.cell(str(row["cell_id"])), part)
+        return float(row["mean"] or 0) if each_s is None else each_s.value
+
+    low, high = (pick(moving, key=time) for pick in (min, max))
+    by_share = compared.spender(findings) == "session"
+    least, most = (one["label"] if by_share else numbers.seconds(time(one)) for one in (low, high))
+    of = "connections × elapsed" if by_share else "each transaction's time"
     if low is high:
-        return f"{low['part']} takes {low['label']} of connections × elapsed."
-    ends = f"from {low['label']} of connections × elapsed with {low['cell']} to {high['label']} with {high['cell']}"
-    return f"{low['part']} changes most: {ends}."
+        return f"{part} takes {least} of {of}."
+    return f"{part} changes most: from {least} of {of} with {low['cell']} to {most} with {high['cell']}."
 
 
 def _marks(_data: Figure, findings: Findings) -> str:
     words = [
         "Each bar is a cell's mean run, the fastest first. It shows what all connections spent their time on. Time",
-        "that is missing to 100 % is unexplained, or connections had finished. The wait that changes most comes",
-        "first; a colour is a wait category, on the whole page.",
+        "that is missing to 100 % is unexplained, or connections had finished. The wait that changes most, except",
+        "for the client, comes first; a colour is a wait category, on the whole page.",
         "Waits of different engines are grouped by what they wait for; each cell's table has their names."
         if findings.wait_names else "",
     ]  # fmt: skip
@@ -165,6 +182,7 @@ _WAITS = Chart(
 
 # --- the waterfall ----------------------------------------------------------------------------------------------------
 MOST_STEPS = 9
+_Show = Callable[[float], str]
 _CLOSE = 0.8
 """If the shortest time is at most this fraction of the longest, the axis starts at zero."""
 
@@ -188,18 +206,23 @@ def _steps(findings: Findings, _runs: Sequence[Run]) -> Figure:
     if found is None:
         return Figure(rows=[])
     before, after, waterfall = found
-    rows, at_s = [_whole(before, waterfall.before_s)], waterfall.before_s
+    show = partial(numbers.seconds, like_s=max(waterfall.before_s, waterfall.after_s))
+    rows, at_s = [_whole(before, waterfall.before_s, show)], waterfall.before_s
     for step in folded(waterfall, MOST_STEPS):
         name, end_s = thing_text(step.thing), at_s + step.change.value
-        colour, tip = palette.CATEGORY[step.thing.category], _tip(step, waterfall.of)
-        rows.append(_bar(name, at_s, end_s, colour, signed_seconds(end_s - at_s), tip))
+        colour, tip = palette.CATEGORY[step.thing.category], _tip(step, waterfall.of, show)
+        rows.append(_bar(name, at_s, end_s, colour, _signed(end_s - at_s, show), tip))
         at_s = end_s
-    rows.append(_whole(after, waterfall.after_s))
-    return Figure(rows=rows, names="name", legend=f"seconds of each {waterfall.of}")
+    rows.append(_whole(after, waterfall.after_s, show))
+    return Figure(rows=rows, names="name", legend=f"of each {waterfall.of}")
 
 
-def _whole(cell: CellSummary, time_s: float) -> Row:
-    name, time = cell_entry(cell.cell_id, cell.text), numbers.seconds(time_s)
+def _signed(value_s: float, show: _Show) -> str:
+    return f"{'+' if value_s > 0 else ''}{show(value_s)}"
+
+
+def _whole(cell: CellSummary, time_s: float, show: _Show) -> Row:
+    name, time = cell_entry(cell.cell_id, cell.text), show(time_s)
     bar = _bar(name, 0.0, time_s, palette.NEUTRAL, time, f"{name}: {time}")
     return bar | {"cell_id": cell.cell_id, "cell": cell.text}
 
@@ -209,20 +232,21 @@ def _bar(name: str, from_s: float, to_s: float, colour: str, label: str, tip: st
             "right_s": max(from_s, to_s)}  # fmt: skip
 
 
-def _tip(step: Step, of: str) -> str:
-    interval = numbers.ends_in_brackets(step.change, signed_seconds, "joint 95 % CI ")
-    from_to = f"{numbers.seconds(step.before_s) or '0 s'} to {numbers.seconds(step.after_s) or '0 s'}"
-    return f"{thing_text(step.thing)}: {signed_seconds(step.change.value)}{interval} of each {of}'s time, {from_to}"
+def _tip(step: Step, of: str, show: _Show) -> str:
+    interval = numbers.ends_in_brackets(step.change, lambda value_s: _signed(value_s, show), "joint 95 % CI ")
+    from_to = f"{show(step.before_s)} to {show(step.after_s)}"
+    return f"{thing_text(step.thing)}: {_signed(step.change.value, show)}{interval} of each {of}'s time, {from_to}"
 
 
 def _draw_steps(data: Figure, sheet: Sheet) -> Spec:
     y, row_px, _ = named_rows("name", data.starred(str(row["name"]) for row in data.rows), sheet.form.letters(0.38))
     (low, high), from_zero = _domain(data)
     room = (0.5 if sheet.form is NARROW else 0.12) * (high - low)  # space for the label of the longest bar
-    start = "" if from_zero else f", from {bare(low)} s, not from zero"
-    title = wrapped(f"{data.legend} ({sheet.where}){start}", sheet.form.letters(0.8))
+    times, unit = _unit(data)
+    start = "" if from_zero else f", from {bare(times * low)} {unit}, not from zero"
+    title = wrapped(f"{unit} {data.legend} ({sheet.where}){start}", sheet.form.letters(0.8))
     more = {"scale": {"domain": [low, high + room], "zero": False, "nice": False},
-            "axis": across(sheet.form)}  # fmt: skip
+            "axis": across(sheet.form) | {"labelExpr": f"format({times} * datum.value, ',~r')"}}  # fmt: skip
     rows = [row | {"from_s": max(low, float(row["from_s"] or 0))} for row in data.rows]
     bar = {"x": figure("from_s", title, **more), "x2": {"field": "to_s"}, "color": {"field": "colour", "scale": None}}
     text = {"x": figure("right_s", title, **more), "text": {"field": "label"}}
@@ -231,6 +255,11 @@ def _draw_steps(data: Figure, sheet: Sheet) -> Spec:
         {"mark": {"type": "text", "align": "left", "dx": 5, "aria": False}, "encoding": {"y": y} | text},
     ]
     return finished(sheet, layers, rows, height_px=row_px * len(rows))
+
+
+def _unit(data: Figure) -> tuple[float, str]:
+    """Returns the factor that converts seconds to the unit of the axis, and this unit."""
+    return numbers.second_unit(max(float(row["right_s"] or 0) for row in data.rows))
 
 
 def _domain(data: Figure) -> tuple[list[float], bool]:
@@ -250,13 +279,13 @@ def _finding_of_steps(data: Figure, _findings: Findings) -> str:
 
 def _marks_of_steps(data: Figure, findings: Findings) -> str:
     found = _found(findings)
-    (low, _), from_zero = _domain(data)
+    ((low, _), from_zero), (times, unit) = _domain(data), _unit(data)
     words = [
-        f"{data.legend.capitalize()}, on average. Each bar begins where the bar above it ends. All steps add up to the "
+        f"The time {data.legend}, on average. Each bar begins where the bar above it ends. All steps add up to the "
         "whole difference. A wait may have two steps: signal is its time in the queue for a CPU.",
         "The two times can't be told apart, nor can most of the steps."
         if found is not None and not found[2].differs else "",
-        "" if from_zero else f"The axis starts at {bare(low)} s, not at zero.",
+        "" if from_zero else f"The axis starts at {bare(times * low)} {unit}, not at zero.",
     ]  # fmt: skip
     return " ".join(filter(None, words))
 

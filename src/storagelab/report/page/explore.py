@@ -24,10 +24,12 @@ from importlib import resources
 from typing import Any, NamedTuple, get_args
 
 from storagelab.findings.cautions.odd_runs import OddRun
-from storagelab.findings.cell import in_classes
 from storagelab.findings.model import CellSummary, Findings
+from storagelab.findings.times import time_s
+from storagelab.findings.why import by_part, each_s
 from storagelab.model.measurement import Run
 from storagelab.model.plan import Plan
+from storagelab.model.waits import FOR_CLIENT
 from storagelab.report.charts import over_time
 from storagelab.report.document import Kind
 from storagelab.report.drawing import palette
@@ -41,7 +43,7 @@ from storagelab.report.words.campaigns import flat, steady
 from storagelab.report.words.ladder import verdict_of
 from storagelab.spec.naming import in_order as levels_in_order
 from storagelab.words.names import title_of, value_text
-from storagelab.words.numbers import quantity_text
+from storagelab.words.numbers import quantity_text, second_unit
 
 _VERDICTS = [kind.replace("-", " ") for kind in get_args(Kind)]
 Json = dict[str, object]
@@ -76,6 +78,7 @@ def record(plan: Plan, runs: Sequence[Run], findings: Findings, cells: Sequence[
         "factors": plain(factors),
         "cells": plain([_cell(findings, cell, orders) for cell in cells]),
         "waits": plain(waits),
+        "waited_in": _wait_unit(findings)[1],
         "waited": waited,
         "counters": plain(counters),
         "counted": counted,
@@ -106,19 +109,36 @@ def _cell(findings: Findings, cell: CellSummary, orders: Mapping[str, Mapping[st
 
 
 def _waits(findings: Findings, cells: Sequence[CellSummary]) -> tuple[list[Json], list[_Figures]]:
-    """Returns the wait types and, for each cell, the seconds per session of each type: in total, as resource time and
-    as signal time. Resource and signal time are None if the target does not split waits.
+    """Returns the wait types and, for each cell, the time of each type in a session or transaction: in total, as
+    resource time and as signal time. Resource and signal time are None if the target does not split waits.
     """
+    shown = partial(short, divisor=1 / _wait_unit(findings)[0])
     is_wait: dict[str, bool] = {}
     of_cells: list[_Figures] = []
     for cell in cells:
-        rows = in_classes(cell.waits) if findings.wait_names else cell.waits
-        is_wait |= {row.wait_type: row.is_wait for row in rows}
+        parts: dict[str, dict[str | None, float]] = defaultdict(dict)
+        for thing, values in each_s(cell, by_part).items():
+            if thing.part not in ("idle", "unaccounted"):
+                name = f"{thing.name} (idle)" if thing.category == FOR_CLIENT else thing.name
+                parts[name][thing.part] = sum(values) / len(values)
+                is_wait[name] = thing.part != "cpu"
         places = {name: place for place, name in enumerate(is_wait)}
-        shown = partial(short, divisor=cell.connections)
-        parts = ((row.wait_type, (row.wait_s, row.resource_s, row.signal_s)) for row in rows)
-        of_cells.append([[places[name], *map(shown, figures)] for name, figures in parts])
+        largest_first = sorted(parts, key=lambda name: (not is_wait[name], -sum(parts[name].values())))
+        of_cells.append([[places[name], *map(shown, _split(parts[name]))] for name in largest_first])
     return [{"name": name, "wait": wait} for name, wait in is_wait.items()], of_cells
+
+
+def _split(of_type: Mapping[str | None, float]) -> tuple[float | None, ...]:
+    is_split = not {"wait", "cpu"} & of_type.keys()
+    return sum(of_type.values()), *(of_type.get(part, 0.0) if is_split else None for part in ("resource", "signal"))
+
+
+def _wait_unit(findings: Findings) -> tuple[float, str]:
+    """Returns the factor that converts the seconds of waits to the unit in which the page shows them, and the unit."""
+    if compared.spender(findings) == "session":
+        return 1.0, "s per session"
+    factor, unit = second_unit(max(map(time_s, findings.cells)))
+    return factor, f"{unit} per transaction"
 
 
 def _counters(runs_of_cells: Sequence[Sequence[Run]]) -> tuple[list[list[str]], list[_Figures]]:
@@ -286,7 +306,7 @@ def plots(findings: Findings) -> dict[str, Spec]:
         "axis": _choice("axis", "Axis", titles, axis),
         "colour": _choice("colour", "Colour", {"verdict": "verdict"} | titles, colour),
         "panels": _choice("panels", "Panels", {"none": "none"} | titles, "none"),
-        "level": level, "in_lines": level["axis"]["labelExpr"], "seconds": f"seconds per session ({where})",
+        "level": level, "in_lines": level["axis"]["labelExpr"], "seconds": f"{_wait_unit(findings)[1]} ({where})",
         "moment": figure("at_s", f"seconds since the start ({where})"),
         "figure": f"{name}, {compared.unit(findings)} ({where})",
     }  # fmt: skip

@@ -11,11 +11,13 @@ from storagelab.findings.cautions.unverified import Refused
 from storagelab.findings.model import CellSummary, DriveState, Estimate, Findings, Sample
 from storagelab.findings.times import FIGURES, WITH_SYNC, figures_beside, is_synced, latency_of
 from storagelab.model.plan import Factor
+from storagelab.model.waits import is_idle
 from storagelab.report.document import Bar, Content, Heading, Link, Table
 from storagelab.report.drawing.arrange import recommended
 from storagelab.report.sections.waits import cell_anchor, cells_with_parts
 from storagelab.report.words import compared, ladder
 from storagelab.report.words.answer import Names
+from storagelab.report.words.waiting import IDLE
 from storagelab.spec.naming import in_order as levels_in_order
 from storagelab.words import numbers
 from storagelab.words.names import DATA_FILES, is_number, value_text
@@ -104,7 +106,7 @@ def _columns(findings: Findings, cells: Sequence[CellSummary]) -> Iterator[Colum
         yield Column(Heading("provenance", "text"), lambda cell: _entry(cell.provenance, str))
     yield Column(Heading("price a month"), lambda cell: _entry(cell.price_per_month, numbers.price))
     if not raw_io:
-        meaning = "the largest wait, and its share of session time (connections × elapsed)"
+        meaning = "the largest wait except for the client, and its share of session time (connections × elapsed)"
         yield Column(Heading("top wait", "text", meaning), _top_wait, rank=7)
     sizes = {cell.cell_id: cell.capacity_bytes for cell in findings.cells if cell.capacity_bytes}
     if len(set(sizes.values())) > 1:
@@ -184,10 +186,11 @@ def _ratio(findings: Findings, cell: CellSummary) -> Entry:
 
 
 def _top_wait(cell: CellSummary) -> Entry:
-    largest = next((row for row in cell.waits if row.is_wait and row.wait_s > 0), None)
-    if largest is None or not cell.available_s:
+    waits = sorted((row for row in cell.waits if row.is_wait and row.wait_s > 0), key=is_idle)
+    if not waits or not cell.available_s:
         return _UNKNOWN
-    return (text := f"{largest.wait_type} {numbers.percent(largest.wait_s / cell.available_s)}"), text
+    share = numbers.percent(waits[0].wait_s / cell.available_s)
+    return (text := f"{waits[0].wait_type} {share}{IDLE if is_idle(waits[0]) else ''}"), text
 
 
 def _run_columns(findings: Findings) -> Iterator[Column]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from storagelab.findings.model import CellSummary, Findings
@@ -68,7 +68,7 @@ def _fold(
     cell: CellSummary, findings: Findings, runs: Sequence[Run], colours: Mapping[str, str], is_open: bool
 ) -> Fold:
     waits = [] if compared.of_raw_io(findings) else wait_parts(findings, cell, uncut=False, colours=colours)
-    crowd, crowded = crowds(runs)
+    crowd, crowded = crowds(runs, cell.idle_waits)
     counters = _counters(cell, runs)
     return Fold(
         title=cell_entry(cell.cell_id, cell.text),
@@ -166,7 +166,10 @@ def _counters(cell: CellSummary, runs: Sequence[Run]) -> Table | None:
         return None
     headings = [Heading("counter", "text"), Heading("of", "text"), Heading("mean of a run")]
     rows = [[name, group, quantity_text(name, mean)] for (group, name), mean in known.items()]
-    caption = f"Counters of server and devices, differences over a run, of {cell.name}; zeros left out"
+    caption = (
+        f"Counters of server and devices, differences over a run, of {cell.name}; zeros left out; arithmetic means, "
+        "while cells are compared by geometric means"
+    )
     return Table(headings, rows, caption, folded="Counters of server and devices")
 
 
@@ -176,18 +179,20 @@ _Key = tuple[str, str]
 _NAMES = [Heading("waiting for", "prose"), Heading("WaitType", "text")]
 
 
-def crowds(runs: Sequence[Run]) -> tuple[str, Table | None]:
-    """Returns a sentence on the longest queue for one object in a sample, and a table of waits by kind of object."""
+def crowds(runs: Sequence[Run], idle: Collection[str] = ()) -> tuple[str, Table | None]:
+    """Returns a sentence on the longest queue for one object in a sample, and a table of waits by kind of object.
+    Sessions in the `idle` waits are no queue.
+    """
     counted = [run.measurement for run in runs if run.usable and not run.burn_in and run.measurement is not None]
     counted = [one for one in counted if one.crowds]
     kinds = _seen(runs)
     if counted:
-        return waiting.crowd_sentence(_most_crowded(kinds)) if kinds else "", _counted_table(counted)
+        return _longest_queue(kinds, idle), _counted_table(counted)
     # A simulated run keeps only the longest of its sampled queues, so a sum of them would be meaningless.
     if not kinds or any(run.measurement is not None and run.measurement.provenance == "simulated" for run in runs):
         return "", None
     moments = len({moment for kind in kinds.values() for moment in kind.sessions})
-    return waiting.crowd_sentence(_most_crowded(kinds)), _seen_table(kinds, moments, len(runs))
+    return _longest_queue(kinds, idle), _seen_table(kinds, moments, len(runs), idle)
 
 
 # --- waits that the server counts -------------------------------------------------------------------------------------
@@ -246,16 +251,21 @@ def _seen(runs: Sequence[Run]) -> dict[_Key, _Kind]:
     return kinds
 
 
-def _most_crowded(kinds: dict[_Key, _Kind]) -> WaitingTask:
-    """Returns the sample with the most sessions that wait for one object. Of equal samples, the earliest counts."""
-    return max((task for kind in kinds.values() for task in kind.tasks), key=lambda one: (one.sessions, -one.at_s))
+def _longest_queue(kinds: Mapping[_Key, _Kind], idle: Collection[str]) -> str:
+    """Describes the sample with the most sessions that wait for one object. Of equal samples, the earliest counts."""
+    tasks = (task for (wait_type, _), kind in kinds.items() if wait_type not in idle for task in kind.tasks)
+    longest = max(tasks, key=lambda one: (one.sessions, -one.at_s), default=None)
+    return "" if longest is None else waiting.crowd_sentence(longest)
 
 
-def _seen_table(kinds: dict[_Key, _Kind], moments: int, runs: int) -> Table:
-    ranked = sorted(kinds.items(), key=lambda item: (-item[1].sessions.total(), item[0]))
+def _seen_table(kinds: dict[_Key, _Kind], moments: int, runs: int, idle: Collection[str]) -> Table:
+    ranked = sorted(kinds.items(), key=lambda item: (item[0][0] in idle, -item[1].sessions.total(), item[0]))
     headings = [*_NAMES, Heading("moments"), Heading("of all moments"), Heading("sessions then, mean"), Heading("most"),
                Heading("held by", "prose")]  # fmt: skip
-    rows = [[thing, wait_type, *_figures(kind, moments)] for (wait_type, thing), kind in ranked[:MAX_KINDS]]
+    rows = [
+        [thing, wait_type + " (idle)" * (wait_type in idle), *_figures(kind, moments)]
+        for (wait_type, thing), kind in ranked[:MAX_KINDS]
+    ]
     sampled = f"{numbers.plural(moments, 'moment')} sampled over {numbers.plural(runs, 'run')}"
     caption = f"Who waited for what: the largest crowds of {sampled}{_rest(len(ranked))}"
     return Table(headings, rows, caption, {"of all moments": 2, "moments": 1})

@@ -14,6 +14,7 @@ from storagelab.findings.kinds import kinds
 from storagelab.findings.kinds.ceiling import Ceiling
 from storagelab.findings.kinds.race import RaceSummary
 from storagelab.findings.model import Findings
+from storagelab.findings.why import adds_up
 from storagelab.model.plan import Factor
 from storagelab.model.values import JsonValue
 from storagelab.report.document import Document
@@ -29,6 +30,7 @@ from storagelab.words.names import (
     is_counted,
     is_number,
     labels_of,
+    level_text,
     noun,
     one_of,
     short_factor,
@@ -353,15 +355,16 @@ def _why(findings: Findings, found: Answer, most: int | None) -> Iterator[str]:
     if (slowest := found.slowest_at_limit) is not None:
         layout = findings.cell(slowest.cell_id).text
         yield f"Why: the slowest, {layout}: {_at_limit(slowest.limit)}."
+    differs = any(row.distinguishable for row in findings.comparisons) and any(cell.spent for cell in findings.cells)
+    if differs and adds_up(findings) and not found.causes and slowest is None:
+        yield "Why: not shown, because no factor's own effect is certain."
     of_factor: dict[str, list[Cause]] = {}
     for cause in found.causes:
         of_factor.setdefault(cause.factor, []).append(cause)
-    told = {gain.factor for gain in found.gains if gain.seen}
-    told |= {good.factor for choice in found.choices for good in choice.pattern.needed}
     for factor, causes in of_factor.items():
-        start = "Why, " if factor in told else "Waits changed, without a visible change of time, with "
+        at = f" with {level_text(causes[0].at)}" if causes[0].at else ""
         per = f" per {compared.spender(findings)}" if causes[0].limit is None else ""
-        yield f"{start}{names.factor(factor)}: {'; '.join(_step(cause) for cause in causes[:most])}{per}."
+        yield f"Why, {names.factor(factor)}{at}: {'; '.join(_step(cause) for cause in causes[:most])}{per}."
 
 
 def _at_limit(limit: Limit) -> str:
@@ -372,7 +375,8 @@ def _at_limit(limit: Limit) -> str:
 def _step(cause: Cause) -> str:
     if cause.limit is not None:
         return _at_limit(cause.limit)
-    moved = f"{cause.wait} {numbers.seconds_moved(cause.from_s, cause.to_s)}"
+    unsure = "" if cause.sure else "no wait surely explains it; the largest part: "
+    moved = f"{unsure}{cause.wait} {numbers.seconds_moved(cause.from_s, cause.to_s)}"
     if len(cause.before) > 1 or len(cause.after) > 1 or isinstance(cause.after[0], str):
         return moved
     return f"{value_text(cause.before[0])} -> {value_text(cause.after[0])}, {moved}"

@@ -235,7 +235,7 @@ def environment_differences(found: Compare, runs: tuple[Sequence[Run], Sequence[
         facts = [steady(run for run in of if run.cell_id == cell_id) for of, cell_id in zip(runs, ids, strict=True)]
         for path in {**facts[0], **facts[1]}:
             first, second = (str(of.get(path, "")) for of in facts)
-            if first != second and (found.of_one_kind or (first and second)) and not path[-1].endswith(_OF_THE_MOMENT):
+            if first != second and (found.of_one_kind or (first and second)):
                 different[".".join(path), first, second] = None
     return sorted(different)
 
@@ -253,13 +253,16 @@ def flat(values: Mapping[str, object], parents: tuple[str, ...] = ()) -> Iterato
 
 
 def steady(runs: Iterable[Run]) -> dict[tuple[str, ...], Fact]:
-    """Maps the path of each fact of machine and server to its value, if all of these runs have the same value."""
+    """Maps the path of each fact of machine and server to its value, if all of these runs have the same value. Facts of
+    the moment, such as free memory, are left out, because nobody sets them up.
+    """
     environments: list[Mapping[str, object]] = []  # thousands of runs share a few environments
     for run in runs:
         if run.measurement is not None and run.measurement.environment not in environments:
             environments.append(run.measurement.environment)
     first, *rest = map(dict, map(flat, environments)) if environments else [{}]
-    return {path: fact for path, fact in first.items() if all(other.get(path) == fact for other in rest)}
+    lasting = {path: fact for path, fact in first.items() if not path[-1].endswith(_OF_THE_MOMENT)}
+    return {path: fact for path, fact in lasting.items() if all(other.get(path) == fact for other in rest)}
 
 
 def campaigns_paper(found: Sequence[Compare], differences: Sequence[Table], gated: str = "") -> Document:

@@ -1,15 +1,16 @@
 """Describes waits: how they change along a factor, and the notes on a wait table. Pure.
 
-Shares are fractions of session time, which is the number of connections times the elapsed time.
+Shares are fractions of session time, which is the number of connections times the elapsed time. Of runs of a set
+length, times per transaction are compared, because a share may rise only because other waits shrink.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from storagelab.findings.model import CellSummary, Findings, WaitTrend
+from storagelab.findings.model import CellSummary, Estimate, Findings, WaitTrend
 from storagelab.model.measurement import WaitingTask
-from storagelab.model.waits import Method, TableRow
+from storagelab.model.waits import FOR_CLIENT, Method, TableRow
 from storagelab.servers.durability import BENIGN_LISTS
 from storagelab.words import numbers
 from storagelab.words.names import cell_text, labels_of, phrase
@@ -21,6 +22,7 @@ _WHOLE = 0.9995
 _METHOD_NOTES = {
     "sampled": "~ sampled: estimated shares, rough counts", "derived": "* derived from the kernel's totals",
 }  # fmt: skip
+IDLE = " (idle: waiting for the client)"
 METHODS: dict[Method, str] = {"counter": "counted", "sampled": "sampled", "derived": "derived"}
 """Maps each method of obtaining a figure to its text."""
 
@@ -55,22 +57,35 @@ def wait_trend_sentences(findings: Findings, named: set[str]) -> list[str]:
     """Says how waits change along a factor with ordered levels: a sentence for each of the waits that change most."""
     moves: dict[str, tuple[float, WaitTrend, int, int]] = {}
     for trend in findings.wait_trends:
-        shares = {place: share for place, share in enumerate(trend.shares) if share is not None}
-        low, high = (pick(shares, key=lambda at: shares[at], default=0) for pick in (min, max))
-        moved = shares[high] - shares[low] if shares else 0.0
-        if trend.category != "cpu" and moved >= max(_SHARE_WORTH_SAYING, moves.get(trend.wait_type, (0.0,))[0]):
+        times = {place: one.value for place, one in enumerate(_compared(trend)) if one is not None}
+        low, high = (pick(times, key=lambda at: times[at], default=0) for pick in (min, max))
+        moved = (1 - times[low] / times[high]) * (trend.shares[high] or 0.0) if times.get(high) else 0.0
+        least = max(_SHARE_WORTH_SAYING, moves.get(trend.wait_type, (0.0,))[0])
+        if trend.category not in ("cpu", FOR_CLIENT) and moved >= least:
             moves[trend.wait_type] = moved, trend, low, high
     largest = sorted(moves.values(), key=lambda move: -move[0])[:_TRENDS_SHOWN]
     return [_trend_sentence(findings, trend, low, high, named) for _, trend, low, high in largest]
 
 
+def _compared(trend: WaitTrend) -> Sequence[Estimate | None]:
+    """Returns the figures by which levels are compared: seconds of the mean transaction, or shares of session time."""
+    return trend.each_s or trend.estimates or [None if one is None else Estimate(value=one) for one in trend.shares]
+
+
 def _trend_sentence(findings: Findings, trend: WaitTrend, low: int, high: int, named: set[str]) -> str:
-    known = dict(enumerate(trend.estimates))
-    least, most = (numbers.share_estimate(known.get(at)) or numbers.percent(trend.shares[at]) for at in (low, high))
+    known = _compared(trend)
+    least, most = ((_time if trend.each_s else numbers.share_estimate)(known[at]) for at in (low, high))
     at_least, at_most = (phrase(trend.factor, [trend.levels[at]]) for at in (low, high))
     where = f", with {cell_text(trend.at, labels_of(findings.factors))}" if trend.at else ""
     name = wait_text(trend.wait_type, trend.analogue, named)
-    return f"{name} is {least} of session time at {at_least}, and {most} at {at_most}{where}."
+    takes, of = ("takes", "each transaction's time") if trend.each_s else ("is", "session time")
+    return f"{name} {takes} {least} of {of} at {at_least}, and {most} at {at_most}{where}."
+
+
+def _time(one: Estimate | None) -> str:
+    if one is None:
+        return ""
+    return numbers.seconds(one.value) if one.low is None else numbers.seconds_estimate(one)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -139,6 +154,8 @@ def audit_sentences(cell: CellSummary) -> list[str]:
         )
     elif cell.waits:
         lines.append("CPU time could not be read, so whether waits + CPU explain the whole time is unknown.")
+    if cell.idle_waits:
+        lines.append(f"{', '.join(sorted(cell.idle_waits))}: idle, waiting for the client, so no queue for storage.")
     for one in BENIGN_LISTS:
         benign = [row for row in cell.waits if row.is_wait and row.wait_type in one.wait_types and row.wait_s > 0]
         if benign:

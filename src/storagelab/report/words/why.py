@@ -129,7 +129,7 @@ def _against(case: Case, found: Sequence[Reason]) -> str:
 
 
 def signed_seconds(value_s: float) -> str:
-    return f"{'+' if value_s > 0 else ''}{numbers.seconds(value_s) if value_s else '0 s'}"
+    return f"{'+' if value_s > 0 else ''}{numbers.seconds(value_s)}"
 
 
 def thing_text(thing: Thing) -> str:

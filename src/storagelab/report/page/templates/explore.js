@@ -300,13 +300,13 @@
     const lines = all.length ? [...all.map(line), totals] : [];
     place("explore-waits-table").replaceChildren(all.length ?
       make("details", {}, make("summary", {}, "The same numbers as a table"),
-        tableOf(`Seconds per session of the mean run (${data.where}); empty: not split into resource and signal`, heads, lines))
+        tableOf(`The mean run: ${data.waited_in} (${data.where}); empty: not split into resource and signal`, heads, lines))
       : make("p", {}, "No waits were observed in these cells."));
     place("figure-pair-waits").hidden = !all.length || state.pins[0] === state.pins[1];
     const [top] = all.slice().sort((one, other) => Math.abs(part(1, other, 0) - part(0, other, 0)) - Math.abs(part(1, one, 0) - part(0, one, 0)));
     place("figure-pair-waits").dataset.title = `Waits. ${pairText()}`;
     place("figure-pair-waits").setAttribute("aria-label", top === undefined ? "No waits" :
-      `Chart: waits of A and B in seconds per session (${data.where}). ${data.waits[top].name} differs most: ` +
+      `Chart: waits of A and B, ${data.waited_in} (${data.where}). ${data.waits[top].name} differs most: ` +
       `${figure(part(0, top, 0))} in A, ${figure(part(1, top, 0))} in B.`);
   }
 
@@ -324,7 +324,7 @@
       return [`${name}, ${group}`, text(0, counter), text(1, counter), Number.isFinite(times) ? `× ${figure(times)}` : ""];
     });
     const heads = ["counter", "A", "B", "B / A"];
-    const caption = `Means of a run (${data.where}), the largest differences first`;
+    const caption = `Arithmetic means of the runs (${data.where}), the largest differences first`;
     const rest = lines.slice(MOST_COUNTERS);
     place("explore-counters-table").replaceChildren(...(lines.length ? [tableOf(caption, heads, lines.slice(0, MOST_COUNTERS))] : [make("p", {}, "None.")]),
       ...(rest.length ? [make("details", {}, make("summary", {}, `${rest.length} more`), tableOf(`The rest. ${caption}`, heads, rest))] : []));
@@ -395,7 +395,7 @@
       const unsplit = data.waits[wait].wait ? "not split into resource and signal" : "no wait";
       const parts = resource === null || signal === null ? [[unsplit, whole, 1]] : [["resource", resource, 1], ["signal", signal, 0.45]];
       parts.forEach(([part, seconds, opacity], part_place) => made.push({ wait: data.waits[wait].name, place: at, pin, part_place, seconds, opacity,
-        tip: `${pin}, ${data.waits[wait].name}: ${figure(seconds)} s per session, ${part}` }));
+        tip: `${pin}, ${data.waits[wait].name}: ${figure(seconds)} ${data.waited_in}, ${part}` }));
     }));
     return made;
   }
