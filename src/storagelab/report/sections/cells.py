@@ -8,7 +8,7 @@ from functools import partial
 from typing import TypeVar
 
 from storagelab.findings.cautions.unverified import Refused
-from storagelab.findings.model import CellSummary, DriveState, Estimate, Findings, Sample
+from storagelab.findings.model import CellSummary, DriveState, Estimate, Findings
 from storagelab.findings.times import FIGURES, WITH_SYNC, figures_beside, is_synced, latency_of
 from storagelab.model.plan import Factor
 from storagelab.model.waits import is_idle
