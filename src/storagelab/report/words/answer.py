@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from storagelab.findings.answer import answer as answer_of
 from storagelab.findings.answer import default_within, layout_of, volatile
-from storagelab.findings.answer_kinds import Answer, Cause, Choice, Limit, Next, Pick
+from storagelab.findings.answer_kinds import Answer, Cause, Choice, Limit, Pick
 from storagelab.findings.kinds import kinds
 from storagelab.findings.kinds.ceiling import Ceiling
 from storagelab.findings.kinds.race import RaceSummary
@@ -18,7 +18,7 @@ from storagelab.model.plan import Factor
 from storagelab.model.values import JsonValue
 from storagelab.report.document import Document
 from storagelab.report.words import compared
-from storagelab.report.words.caution_texts import caution_text, unable_text
+from storagelab.report.words.caution_texts import caution_text, next_text, unable_text
 from storagelab.report.words.hosts import host_line
 from storagelab.report.words.ladder import in_order, verdict_of
 from storagelab.words import numbers
@@ -35,7 +35,7 @@ from storagelab.words.names import (
     short_text,
     value_text,
 )
-from storagelab.words.numbers import count, limit_text, percent, plural
+from storagelab.words.numbers import limit_text, percent, plural
 
 EITHER_WITHIN = 0.05
 """A fraction of the fastest layout's time. If no layout can be slower by more than this, any layout will do.
@@ -216,15 +216,25 @@ def is_bounded(findings: Findings, choice: Choice) -> bool:
 
 def pattern_text(findings: Findings, choice: Choice) -> str:
     """Describes the layouts of a choice: "driver 2.2.3 with 4 or 8 data files", "either of the 2 layouts"."""
+    but_not = _but_not(findings, choice)
     if not choice.pattern.needed:
         number = noun(findings.layout_factors, choice.layouts)
-        return f"{'either' if choice.layouts == 2 else 'any'} of the {choice.layouts} {number}"
+        return f"{'either' if choice.layouts == 2 else 'any'} of the {choice.layouts} {number}{but_not}"
     names = Names(findings)
     levels = {good.factor: names.levels(good.factor, good.levels, full=True) for good in choice.pattern.needed}
     groups = ([text for name, text in levels.items() if is_counted(name) is counted] for counted in (False, True))
     text = " with ".join(" and ".join(group) for group in groups if group)
     few = len(choice.tied if choice.at_most_slower is None else choice.meant) // max(1, len(choice.loads))
-    return text if len(text) <= LONGEST else f"one of the {few} {noun(findings.layout_factors, 2)} below"
+    return f"{text}{but_not}" if len(text) <= LONGEST else f"one of the {few} {noun(findings.layout_factors, 2)} below"
+
+
+def _but_not(findings: Findings, choice: Choice) -> str:
+    """Names the layout that the pattern describes although it is not the fastest, with its verdict. "" if none is."""
+    if not choice.but_not:
+        return ""
+    cell, verdict = findings.cell(choice.but_not[0]), verdict_of(findings, choice.but_not[0])
+    name = short_text(layout_of(findings, cell), labels_of(findings.factors))
+    return f", but not {name} ({verdict.text.partition(',')[0]})"
 
 
 def slower_text(findings: Findings, choice: Choice) -> str:
@@ -376,33 +386,6 @@ def _step(cause: Cause) -> str:
     if len(cause.before) > 1 or len(cause.after) > 1 or isinstance(cause.after[0], str):
         return moved
     return f"{value_text(cause.before[0])} -> {value_text(cause.after[0])}, {moved}"
-
-
-# --- what to do next --------------------------------------------------------------------------------------------------
-
-
-def next_text(findings: Findings, step: Next) -> str:
-    """Returns the next step, such as "make 23 repetitions in all, to tell differences of 5 % from chance". The demo has
-    its own texts, because it has its own command and no spec that a user could change.
-    """
-    is_demo = findings.experiment == "demo" and bool(Ceiling.of(findings))
-    if step.step == "runs":
-        left = findings.runs_planned - findings.runs_stored
-        again = "storagelab demo" if is_demo else "storagelab run SPEC"
-        return f"make the {plural(left, 'run')} that {'is' if left == 1 else 'are'} missing: {again}"
-    if is_demo:
-        return "repeat it on an idle machine: storagelab demo --results NEW; or change it: storagelab init ceiling"
-    if step.step == "race":
-        within = "".join(f" --within {100 * one.within:g}%" for one in RaceSummary.of(findings) if one.within)
-        return f"repeat the layouts that are left: storagelab run SPEC --find-best{within} --budget 2h"
-    if step.step != "repetitions" or step.repetitions is None:
-        rest = f", with {count(step.repetitions)} repetitions" if step.repetitions else ""
-        return next(one.next_step for one in findings.cautions if one.kind == step.step) + rest
-    if step.effect is None:
-        return f"make {count(step.repetitions)} repetitions"
-    return (
-        f"make {count(step.repetitions)} repetitions in all, to tell differences of {percent(step.effect)} from chance"
-    )
 
 
 # --- short names of factors, and of several of their levels -----------------------------------------------------------
