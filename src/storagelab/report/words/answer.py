@@ -13,7 +13,7 @@ from storagelab.findings.answer_kinds import Answer, Cause, Choice, Limit, Pick
 from storagelab.findings.kinds import kinds
 from storagelab.findings.kinds.ceiling import Ceiling
 from storagelab.findings.kinds.race import RaceSummary
-from storagelab.findings.model import Findings
+from storagelab.findings.model import Effect, Findings
 from storagelab.model.plan import Factor
 from storagelab.model.values import JsonValue
 from storagelab.report.document import Document
@@ -25,6 +25,7 @@ from storagelab.words import numbers
 from storagelab.words.names import (
     ALONE,
     DATA_FILES,
+    capital,
     factor_text,
     is_counted,
     is_number,
@@ -56,13 +57,15 @@ def opening(findings: Findings, found: Answer | None = None) -> Document:
     loads.
     """
     found = found or answer_of(findings)
+    head = (*_so_far(findings, found), *_lines(findings, "use"), *host_line(findings))
+    effects = (text for text in _largest_effect(findings) if text not in " ".join(head))
     return Document(
         title=findings.experiment,
         provenance=findings.provenance or "nothing measured yet",
         question=findings.question,
-        head=(*_so_far(findings, found), *_lines(findings, "use"), *host_line(findings)),
+        head=head,
         based=_basis(findings, found),
-        why=(*_lines(findings, "why"), *_largest_effect(findings), *_why(findings, found, STEPS)),
+        why=(*_lines(findings, "why"), *effects, *_why(findings, found, STEPS)),
         doubt=_doubt(findings, found),
         next=f"Next: {next_text(findings, found.next)}." if found.next is not None else "",
     )
@@ -168,7 +171,7 @@ def _use(findings: Findings, choice: Choice, use: str = "use", then: str = "; ")
     pattern, default = pattern_text(findings, choice), _default(findings, choice)
     if choice.verdict == "winner":
         return f"{use} {pattern}.{default}"
-    undecided = f"{'not' if use == 'use' else 'Not'} decided{then}"
+    undecided = f"not decided{then}" if use == "use" else f"{_certain(findings)}{then}"
     if few := _untold(findings, choice):
         return f"{undecided}{few}.{default}"
     slower, meant = slower_text(findings, choice), len(choice.meant) // max(1, len(choice.loads))
@@ -177,6 +180,20 @@ def _use(findings: Findings, choice: Choice, use: str = "use", then: str = "; ")
         return f"{undecided}{pattern} may be the fastest; {slower}.{default}"
     they = "they" if pattern.endswith("below") else f"these {meant} {noun(findings.layout_factors, 2)}"
     return f"{use} {pattern}{then}{'' if told else f'{they} may be the fastest; '}{slower}.{default}"
+
+
+def _certain(findings: Findings) -> str:
+    """Says that nothing is decided, or only the largest effect of a factor, which comes first."""
+    effects = _choosable(findings)
+    most = compared.largest(effects)
+    if most is None or most.at:
+        return "Not decided"
+    same = [one for one in effects if one.factor == most.factor and one.distinguishable]
+    alike = [one.level for one in same if (one.ratio.value < 1) is (most.ratio.value < 1)]
+    levels = capital(Names(findings).levels(most.factor, alike, full=True))
+    verb, layout = "are" if is_counted(most.factor) and alike != [1] else "is", noun(findings.layout_factors, 1)
+    certain = f"{levels} {verb} {'faster' if most.ratio.value < 1 else 'slower'}, averaged over all else."
+    return f"{certain} {compared.largest_text(findings, effects)} Which {layout} is the fastest is not decided"
 
 
 def _volatile(findings: Findings, found: Answer) -> Iterator[str]:
@@ -347,14 +364,19 @@ def _none(findings: Findings, found: Answer) -> Iterator[str]:
 
 
 def _largest_effect(findings: Findings) -> Iterator[str]:
-    """States the largest effect of a factor that the user can choose. With a single factor, the ladder already shows
-    it, so there is no sentence.
+    """States the largest effect of a factor that the user can choose."""
+    effects = _choosable(findings)
+    if compared.largest(effects) is not None:
+        yield compared.largest_text(findings, effects)
+
+
+def _choosable(findings: Findings) -> list[Effect]:
+    """Returns the effects of the factors that the user can choose. [] if there is a single factor, because the ladder
+    already shows its effects.
     """
     choosable = {factor.name for factor in findings.layout_factors}
     told = [one for one in findings.effects if one.factor in choosable] if len(findings.factors) > 1 else []
-    effects = compared.of_choices(findings, told, at=False)
-    if compared.largest(effects) is not None:
-        yield compared.largest_text(findings, effects)
+    return compared.of_choices(findings, told, at=False)
 
 
 def _why(findings: Findings, found: Answer, most: int | None) -> Iterator[str]:
