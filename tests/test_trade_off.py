@@ -37,7 +37,7 @@ def elapsed(levels, repetition):
 def test_the_edge_holds_the_layouts_that_none_beats_in_speed_and_price():
     data = PRICE.rows(story(PRICES), ())
     assert [row["other"] for row in data.rows] == [10, 30, 40, 50]  # the data's volume costs, too
-    assert [row["edge"] for row in data.rows] == [True, True, False, True]
+    assert [row["front"] for row in data.rows] == [True, True, False, True]
     assert [str(line).partition(": ")[2] for line in data.lines] == ["log on a", "log on b", "log on d"]
     edge = PRICE.finding(data, story(PRICES))
     assert "log on b" in edge
@@ -51,16 +51,18 @@ def test_each_load_has_its_own_edge():
     assert data.panels == ["connections = 16", "connections = 32"]
     for panel in data.panels:
         rows = [row for row in data.rows if row["panel"] == panel]
-        assert [row["edge"] for row in rows] == [True, True, False, True]
+        assert [row["front"] for row in rows] == [True, True, False, True]
 
 
 def test_of_layouts_that_may_be_the_fastest_the_lowest_price_is_the_default_if_each_has_one(monkeypatch):
     monkeypatch.setattr("test_trade_off.SECONDS", dict.fromkeys(SECONDS, 80.0))
     findings = story({"a": 40, "b": 30, "c": 20, "d": 30}, **{"layout.log": ["b", "c", "d"]})
-    assert "Default: log on c, 60 a month (of those within 1 % of the fastest: lowest price)." in headline(findings)
+    assert "Default: log on c, price 60 a month (of those within 1 % of the fastest: lowest price)." in headline(
+        findings
+    )
     unpriced = [cell.model_copy(update={"price_per_month": None}) for cell in findings.cells[-1:]]
     partly = findings.model_copy(update={"cells": (*findings.cells[:-1], *unpriced)})
-    assert "price" not in headline(partly)
+    assert "lowest price" not in headline(partly)
 
 
 def test_layouts_of_one_price_or_of_unknown_capacity_have_no_chart():
@@ -77,7 +79,7 @@ def test_more_capacity_at_the_same_time_is_on_the_edge():
         cell.model_copy(update={"capacity_bytes": sizes[str(cell.levels["layout.log"])]}) for cell in findings.cells
     )
     data = CAPACITY.rows(findings.model_copy(update={"cells": cells}), ())
-    assert {str(row["layout"]).partition("log on ")[2]: row["edge"] for row in data.rows} == {
+    assert {str(row["layout"]).partition("log on ")[2]: row["front"] for row in data.rows} == {
         "d": True, "c": False, "b": True, "a": False,
     }  # fmt: skip
 

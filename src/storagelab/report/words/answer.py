@@ -306,7 +306,7 @@ def _default(findings: Findings, choice: Choice) -> str:
     costs = "" if price is None else f"{numbers.price(price)} a month"
     if choice.verdict == "winner" or len(choice.meant) <= max(1, len(choice.loads)):
         return costs and f" It costs {costs}."
-    default = ", ".join(filter(None, (short_text(pick.levels, labels_of(findings.factors)), costs)))
+    default = short_text(pick.levels, labels_of(findings.factors)) + (costs and f", price {costs}")
     return f" Default: {default} ({_reason(findings, choice, pick)})."
 
 
