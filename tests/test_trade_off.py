@@ -7,7 +7,7 @@ from storagelab.findings.model import Findings
 from storagelab.model.plan import Experiment, price_of
 from storagelab.report.charts import trade_off, wide_specs
 from storagelab.report.sections.cells import cells_table
-from storagelab.report.sections.contents import brief
+from storagelab.report.sections.contents import brief, opened
 from storagelab.report.words.answer import headline
 from storagelab.run.stored import judged_as_in
 from storagelab.spec.matrix import expand
@@ -34,19 +34,21 @@ def elapsed(levels, repetition):
     return load * SECONDS[levels["layout.log"]] * (1 + 0.001 * (repetition % 3))
 
 
-def test_the_edge_holds_the_layouts_that_none_beats_in_speed_and_price():
+def test_the_front_holds_the_layouts_that_none_beats_in_speed_and_price():
     data = PRICE.rows(story(PRICES), ())
     assert [row["other"] for row in data.rows] == [10, 30, 40, 50]  # the data's volume costs, too
     assert [row["front"] for row in data.rows] == [True, True, False, True]
     assert [str(line).partition(": ")[2] for line in data.lines] == ["log on a", "log on b", "log on d"]
-    edge = PRICE.finding(data, story(PRICES))
-    assert "log on b" in edge
-    assert "log on c" not in edge
+    named = PRICE.finding(data, story(PRICES))
+    assert "log on b" in named
+    assert "log on c" not in named
+    (ladder,) = opened(story(PRICES)).ladders
+    assert [rung.name[-1] for rung in ladder.rungs] == ["price 50", "price 30", "price 40", "price 10"]
     table = PRICE.table(data, story(PRICES))
     assert [row[-1] for row in table.rows] == ["yes", "yes", "", "yes"]
 
 
-def test_each_load_has_its_own_edge():
+def test_each_load_has_its_own_front():
     data = PRICE.rows(story(PRICES, **{"workload.connections": [16, 32]}), ())
     assert data.panels == ["connections = 16", "connections = 32"]
     for panel in data.panels:
@@ -72,7 +74,7 @@ def test_layouts_of_one_price_or_of_unknown_capacity_have_no_chart():
     assert not {"price-against-speed", "capacity-against-speed"} & wide_specs(findings, ()).keys()
 
 
-def test_more_capacity_at_the_same_time_is_on_the_edge():
+def test_more_capacity_at_the_same_time_is_on_the_front():
     findings = story(PRICES)
     sizes = dict(zip("abcd", (300e9, 300e9, 210e9, 150e9), strict=True))
     cells = tuple(
