@@ -118,6 +118,13 @@ BUSY = BusyMachine(others_share=0.3, limit=0.1, runs=4, checked=10)
 CPUS = CpuSaturated(cpu_share=0.92, cpu_count=4, limit=0.9)
 SITUATIONS = {
     "one factor matters, the other does not": lambda: analysed(TWO, noisy(four_and_eight_are_best)),
+    "all layouts of a pattern but one": lambda: analysed(
+        {FILES: [1, 2, 3, 4, 5, 6], FORMAT: ["on", "off"]},
+        noisy(lambda at: 13.0 if at[FILES] == 1 or (at[FILES], at[FORMAT]) == (6, "off") else 10.0)
+    ),
+    "only the effect of a factor is certain": lambda: analysed(
+        {FILES: [1, 2, 4, 8], FORMAT: ["on", "off"]}, noisy(lambda at: 10 + 9 * (at[FILES] == 1), 0.1), repetitions=2
+    ),
     "the spec prefers the fastest": lambda: analysed(TWO, noisy(four_and_eight_are_best), prefer=("fastest",)),
     "a label of the spec": lambda: analysed([PARTITIONS], noisy(four_and_eight_are_best)),
     "levels that share the first part of their label": lambda: analysed(

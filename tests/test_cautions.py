@@ -250,6 +250,7 @@ SITUATIONS = {
     ),
     "CPUs are busy all the time": lambda: cautions_of(environment=environment(host={"cpu_count": 1})),
     "a virtual disk": lambda: on(a=VIRTIO),
+    "a disk in memory": lambda: on(a={**VIRTIO, "filesystem": "tmpfs"}),
     "a disk that may be virtual": lambda: on(a={"path": "./volumes/a", "device": "sda", "virtual": None}),
     "one cell gives safety up": lambda: cautions_of(
         change=each(lambda run: with_measurement(run, durability=UNSAFE), lambda run: run.cell_id == "cell-001")

@@ -12,9 +12,11 @@ from builders import make_runs
 from real_servers import left_behind
 
 import storagelab
+from storagelab.errors import SpecError
 from storagelab.run.store import Store
 from storagelab.spec import matrix, reading
 from storagelab.verbs._planning import site_of
+from storagelab.verbs.report import _limit
 
 SPEC = """
 name = "files"
@@ -220,9 +222,16 @@ def test_a_report_says_where_everything_lies_and_one_chart_can_be_had_alone(type
     assert code == 0
     assert Path(out.strip()).name == "waits.svg"
     assert Path(out.strip()).read_text("utf-8").startswith("<svg")
-    code, out, err = typed("report", "files", "--chart", "waits")
-    assert (code, out) == (2, "")
-    assert "--format png" in err
+    for words, said in {
+        "--chart waits": "--format png",
+        "--limit 900/s": "judged by time\n  Give a time: 10ms.",
+    }.items():
+        code, out, err = typed("report", "files", *words.split())
+        assert (code, out) == (2, "")
+        assert said in err
+    with pytest.raises(SpecError, match=r"'10ms' is no limit for layouts judged by throughput\n  Give a rate: 900/s"):
+        _limit("10ms", by_rate=True)
+    assert (_limit("10ms", by_rate=False), _limit("1,900/s", by_rate=True)) == (0.01, 1900)
 
 
 def test_an_output_that_can_not_be_written_is_said_plainly(typed, results):

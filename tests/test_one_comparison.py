@@ -356,7 +356,10 @@ def check_what_is_chosen(findings: Findings, choice: Choice) -> None:
         values = [one.value for one in figures.values() if one is not None]
         assert (choice.lowest.value, choice.highest.value) == (min(values), max(values))
     assert {*choice.meant} <= {*choice.tied}
-    for cell_id, good in product(choice.meant, choice.pattern.needed):
+    assert {*choice.but_not}.isdisjoint(choice.tied)
+    first = {load.best[0] for load in findings.by_load if load.best}
+    assert first.isdisjoint(choice.tied) or not first.isdisjoint(choice.meant), "the ladder's first row is left out"
+    for cell_id, good in product((*choice.meant, *choice.but_not), choice.pattern.needed):
         assert repr(findings.cell(cell_id).levels[good.factor]) in map(repr, good.levels)
     if (pick := choice.pick) is None:
         assert findings.runs_stored < findings.runs_planned

@@ -161,6 +161,12 @@ def test_findings_are_those_of_the_race():
     assert "22 runs instead of 30" in told
     assert "4 layouts left because they are surely slower: 4 after round 3" in told
     assert "2 layouts may still be the fastest" in told
+    for within, given in {0.0: "", 0.025: " --within 2.5%"}.items():
+        margin = findings.model_copy(update={"found": {"race": (race.model_copy(update={"within": within}),)}})
+        assert (
+            f"Next: repeat the layouts that are left: storagelab run SPEC --find-best{given} --budget"
+            in opening(margin).next
+        )
 
 
 def test_a_race_tells_what_runs_leave_behind_and_is_not_corrected_for_it():

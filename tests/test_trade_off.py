@@ -7,7 +7,7 @@ from storagelab.findings.model import Findings
 from storagelab.model.plan import Experiment, price_of
 from storagelab.report.charts import trade_off, wide_specs
 from storagelab.report.sections.cells import cells_table
-from storagelab.report.sections.contents import brief
+from storagelab.report.sections.contents import brief, opened
 from storagelab.report.words.answer import headline
 from storagelab.run.stored import judged_as_in
 from storagelab.spec.matrix import expand
@@ -34,31 +34,37 @@ def elapsed(levels, repetition):
     return load * SECONDS[levels["layout.log"]] * (1 + 0.001 * (repetition % 3))
 
 
-def test_the_edge_holds_the_layouts_that_none_beats_in_speed_and_price():
+def test_the_front_holds_the_layouts_that_none_beats_in_speed_and_price():
     data = PRICE.rows(story(PRICES), ())
     assert [row["other"] for row in data.rows] == [10, 30, 40, 50]  # the data's volume costs, too
-    assert [row["edge"] for row in data.rows] == [True, True, False, True]
+    assert [row["front"] for row in data.rows] == [True, True, False, True]
     assert [str(line).partition(": ")[2] for line in data.lines] == ["log on a", "log on b", "log on d"]
-    edge = PRICE.finding(data, story(PRICES))
-    assert "log on b" in edge
-    assert "log on c" not in edge
-    assert [row[-1] for row in PRICE.table(data, story(PRICES)).rows] == ["yes", "yes", "", "yes"]
+    named = PRICE.finding(data, story(PRICES))
+    assert "log on b" in named
+    assert "log on c" not in named
+    (ladder,) = opened(story(PRICES)).ladders
+    assert [rung.name[-1] for rung in ladder.rungs] == ["price 50", "price 30", "price 40", "price 10"]
+    table = PRICE.table(data, story(PRICES))
+    assert [row[-1] for row in table.rows] == ["yes", "yes", "", "yes"]
 
 
-def test_each_load_has_its_own_edge():
+def test_each_load_has_its_own_front():
     data = PRICE.rows(story(PRICES, **{"workload.connections": [16, 32]}), ())
     assert data.panels == ["connections = 16", "connections = 32"]
     for panel in data.panels:
         rows = [row for row in data.rows if row["panel"] == panel]
-        assert [row["edge"] for row in rows] == [True, True, False, True]
+        assert [row["front"] for row in rows] == [True, True, False, True]
 
 
 def test_of_layouts_that_may_be_the_fastest_the_lowest_price_is_the_default_if_each_has_one(monkeypatch):
     monkeypatch.setattr("test_trade_off.SECONDS", dict.fromkeys(SECONDS, 80.0))
     findings = story({"a": 40, "b": 30, "c": 20, "d": 30}, **{"layout.log": ["b", "c", "d"]})
-    assert "Default: log on c, 60 a month (of those within 1 % of the fastest: lowest price)." in headline(findings)
+    assert "Default: log on c, price 60 a month (of those within 1 % of the fastest: lowest price)." in headline(
+        findings
+    )
     unpriced = [cell.model_copy(update={"price_per_month": None}) for cell in findings.cells[-1:]]
-    assert "price" not in headline(findings.model_copy(update={"cells": (*findings.cells[:-1], *unpriced)}))
+    partly = findings.model_copy(update={"cells": (*findings.cells[:-1], *unpriced)})
+    assert "lowest price" not in headline(partly)
 
 
 def test_layouts_of_one_price_or_of_unknown_capacity_have_no_chart():
@@ -68,14 +74,14 @@ def test_layouts_of_one_price_or_of_unknown_capacity_have_no_chart():
     assert not {"price-against-speed", "capacity-against-speed"} & wide_specs(findings, ()).keys()
 
 
-def test_more_capacity_at_the_same_time_is_on_the_edge():
+def test_more_capacity_at_the_same_time_is_on_the_front():
     findings = story(PRICES)
     sizes = dict(zip("abcd", (300e9, 300e9, 210e9, 150e9), strict=True))
     cells = tuple(
         cell.model_copy(update={"capacity_bytes": sizes[str(cell.levels["layout.log"])]}) for cell in findings.cells
     )
     data = CAPACITY.rows(findings.model_copy(update={"cells": cells}), ())
-    assert {str(row["layout"]).partition("log on ")[2]: row["edge"] for row in data.rows} == {
+    assert {str(row["layout"]).partition("log on ")[2]: row["front"] for row in data.rows} == {
         "d": True, "c": False, "b": True, "a": False,
     }  # fmt: skip
 
@@ -100,7 +106,8 @@ def test_a_price_may_be_added_while_results_are_kept():
     bare, priced = spec(), spec("price_per_month = 12.5", ', "volumes.a.price_per_month" = 7')
     assert bare.sha256 == priced.sha256
     assert differences(bare.canonical, priced.canonical) == []
-    assert [cell.config.price_per_month for cell in expand(judged_as_in(bare, priced)).cells] == [7, 12.5]
+    prices = [cell.config.price_per_month for cell in expand(judged_as_in(bare, priced)).cells]
+    assert prices == [7, 12.5]
     assert [cell.config.price_per_month for cell in expand(bare).cells] == [None, None]
 
 

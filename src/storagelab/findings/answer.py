@@ -161,7 +161,9 @@ def _choice(findings: Findings, loads: Sequence[_Load], tied: Sequence[str]) -> 
     layouts = [layout for layout in first if all(layout in load.cells for load in loads)]
     levels = [layout_of(findings, first[layout]) for layout in layouts]
     factors = [factor for factor in findings.layout_factors if factor.name in levels[0]]
-    pattern, places = pattern_of(factors, levels, [layouts.index(layout) for layout in tied])
+    ahead = [load.judged.best[0] for load in loads]  # a pattern contains the first layout of a ladder
+    order = sorted(tied, key=lambda layout: all(load.cells[layout].cell_id not in ahead for load in loads))
+    pattern, places, others = pattern_of(factors, levels, [layouts.index(layout) for layout in order])
     meant = [layouts[place] for place in places]
     cells = [load.cells[layout] for load in loads for layout in meant]
     figures = [figure for cell in cells if len(loads) == 1 and (figure := figure_of(findings, cell)) is not None]
@@ -176,6 +178,7 @@ def _choice(findings: Findings, loads: Sequence[_Load], tied: Sequence[str]) -> 
         tied=tuple(load.cells[layout].cell_id for load in loads for layout in tied),
         meant=tuple(cell.cell_id for cell in cells),
         pattern=pattern,
+        but_not=tuple(load.cells[layouts[place]].cell_id for load in loads for place in others),
         pick=None if Ceiling.of(findings) else _pick(findings, loads, meant),
         lowest=figures[0] if figures else None,
         highest=figures[-1] if figures else None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 
 import numpy as np
 from pydantic import Field
@@ -23,7 +24,7 @@ class Good(Frozen):
 
 class Pattern(Frozen):
     """A pattern that describes a set of layouts. It contains all combinations of the `needed` levels with any levels of
-    the `free` factors.
+    the `free` factors, at most one of them excepted.
     """
 
     needed: tuple[Good, ...]
@@ -69,6 +70,8 @@ class Choice(Described):
     """The ids of those cells of `tied` that `pattern` describes, with a cell for each load."""
     pattern: Pattern
     """`needed`: each `factor` that matters, with its good `levels`. `free`: factors whose levels don't matter."""
+    but_not: tuple[str, ...] = ()
+    """The ids of the cells that `pattern` describes although they are not in `tied`: at most one for each load."""
     pick: Pick | None
     """The cheapest layout of `meant`, by the spec's `prefer`; `null` while runs of some layouts are missing."""
     lowest: Estimate | None = None
@@ -218,19 +221,22 @@ class Answer(Frozen):
 # --- the pattern that describes a set of layouts ----------------------------------------------------------------------
 
 STARTS_MOST = 8
-"""A pattern is grown from each of at most this many tied layouts. The first pattern that contains all tied layouts is
-used. If none does, the largest is used."""
+"""A pattern is grown from each of at most this many tied layouts."""
+EXCEPTED_FROM = 8
+"""A pattern has an exception only if it contains at least this many tied layouts."""
 
 Levels = Mapping[str, JsonValue]
 _Box = list[set[int]]
 
 
-def pattern_of(factors: Sequence[Factor], layouts: Sequence[Levels], tied: Sequence[int]) -> tuple[Pattern, list[int]]:
-    """The largest pattern found that contains only tied layouts, and the places of its layouts. `tied` has the places
-    of the tied layouts in `layouts`.
+def pattern_of(
+    factors: Sequence[Factor], layouts: Sequence[Levels], tied: Sequence[int]
+) -> tuple[Pattern, list[int], list[int]]:
+    """The largest pattern found that contains the first of `tied`, the places of its tied layouts, and the place of its
+    exception. `tied` has the places of the tied layouts in `layouts`.
 
-    A pattern is grown from one layout. Each step adds the level that adds the most tied layouts and no others.
-    Combinations that were not tried are ignored.
+    A pattern is grown from one layout. Each step adds the level that adds the most tied layouts and no others. Then
+    patterns with one other layout are tried. Combinations that were not tried are ignored.
     """
     levels = [[level.value for level in factor.levels] for factor in factors]
     places = np.array(
@@ -242,17 +248,18 @@ def pattern_of(factors: Sequence[Factor], layouts: Sequence[Levels], tied: Seque
     ).reshape(len(layouts), len(factors))
     good = np.zeros(len(layouts), dtype=bool)
     good[list(tied)] = True
-    best: tuple[int, _Box] | None = None
+    best: tuple[bool, int, int] | None = None
+    box: _Box = []
     step = max(1, (len(tied) + STARTS_MOST - 1) // STARTS_MOST)
-    for start in list(tied)[::step]:
-        box = _grown(places, good, start)
-        held = int(_inside(places, box).sum())
-        if best is None or held > best[0]:
-            best = held, box
-        if held == len(tied):
+    for most, start in product((0, 1), list(tied)[::step]):
+        grown = _grown(places, good, start, most)
+        inside = _inside(places, grown)
+        held, others = int((inside & good).sum()), int((inside & ~good).sum())
+        found = bool(inside[tied[0]]), held, -others
+        if best is None or (found > best and not (others and held < EXCEPTED_FROM)):
+            best, box = found, grown
+        if held == len(tied) and not others:
             break
-    assert best is not None, "a pattern of nothing"
-    _, box = best
     everywhere = [set(column.tolist()) for column in places.T]
     pattern = Pattern(
         needed=tuple(
@@ -266,7 +273,8 @@ def pattern_of(factors: Sequence[Factor], layouts: Sequence[Levels], tied: Seque
             if inside == there and len(there) > 1
         ),
     )
-    return pattern, np.flatnonzero(_inside(places, box)).tolist()
+    inside = _inside(places, box)
+    return pattern, np.flatnonzero(inside & good).tolist(), np.flatnonzero(inside & ~good).tolist()
 
 
 def _place(known: Sequence[JsonValue], value: JsonValue) -> int:
@@ -282,18 +290,19 @@ def _inside(places: np.ndarray, box: _Box) -> np.ndarray:
     return inside
 
 
-def _grown(places: np.ndarray, good: np.ndarray, start: int) -> _Box:
+def _grown(places: np.ndarray, good: np.ndarray, start: int, most: int) -> _Box:
+    """The pattern grown from `start`. It contains at most `most` layouts that are not good."""
     box: _Box = [{int(place)} for place in places[start]]
     while True:
-        now = int(_inside(places, box).sum())
-        found: tuple[int, int, int] | None = None
+        now = int((_inside(places, box) & good).sum())
+        found: tuple[int, int, int, int] | None = None
         for factor, column in enumerate(places.T):
             for level in sorted(set(column.tolist()) - box[factor]):
                 wider = [inside | {level} if at == factor else inside for at, inside in enumerate(box)]
                 inside = _inside(places, wider)
-                added = int(inside.sum()) - now
-                if added and good[inside].all() and (found is None or added > found[0]):
-                    found = added, factor, level
+                added, others = int((inside & good).sum()) - now, int((inside & ~good).sum())
+                if added and others <= most and (found is None or (added, -others) > found[:2]):
+                    found = added, -others, factor, level
         if found is None:
             return box
-        box[found[1]].add(found[2])
+        box[found[2]].add(found[3])

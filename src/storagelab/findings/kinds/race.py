@@ -50,8 +50,8 @@ class RaceSummary(Finding, use_attribute_docstrings=True):
         """A sentence that says that the race reached its margin; "" if it did not, or if there is a winner."""
         for race in cls.of(findings):
             if race.within and not race.open and findings.verdict != "winner" and findings.best:
-                most = f"at most {percent(race.within)} slower than the fastest (95 %)"
-                return f"The race's goal is met: {_leader(findings)} is {most}."
+                goal = f"a {findings.cell_noun()} that is at most {percent(race.within)} slower than the fastest (95 %)"
+                return f"The race's goal, {goal}, is met: {_leader(findings)}."
         return ""
 
     @classmethod

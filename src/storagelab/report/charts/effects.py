@@ -17,6 +17,7 @@ from storagelab.report.drawing.chart import ENDS, Chart, Figure, Row, scaled, ta
 from storagelab.report.drawing.vega import NARROW, Sheet, Spec, figure, finished
 from storagelab.report.words import compared
 from storagelab.report.words.compared import effect_change, largest_text, of_choices
+from storagelab.report.words.sentences import wider_text
 from storagelab.words import numbers
 from storagelab.words.names import factor_text, level_alone, level_text, phrase, value_text
 
@@ -93,10 +94,11 @@ def effect_table(effects: Iterable[Effect]) -> Table:
 _EFFECTS = Chart(
     "effects", "effects", "What each factor does", _rows, _draw,
     finding=lambda _data, findings: largest_text(findings, of_choices(findings, findings.effects, at=False)),
-    marks=lambda data, _findings: (
+    marks=lambda data, findings: (
         "Each level is compared with the first; all else is the same. Points left of the dashed line are faster. If "
         "an interval crosses the line, the direction is unknown. "
         f"{layers.says_cut(layers.cut(data.rows, _NO_TIME, _ends(data)))}"
+        f"{wider_text(findings, of_choices(findings, findings.effects, at=False))}"
     ).strip(),
     table=lambda _data, findings: effect_table(of_choices(findings, findings.effects, at=False)),
     is_headed=False,

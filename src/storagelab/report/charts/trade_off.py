@@ -18,7 +18,7 @@ from storagelab.report.drawing.vega import Sheet, Spec, figure, finished
 from storagelab.report.words import compared
 from storagelab.words.names import cell_entry, level_text
 
-_MORE = "more on the edge"
+_MORE = "more on the front"
 _NAMED = 4
 
 
@@ -60,13 +60,13 @@ def _rows(other: _Other, findings: Findings, _runs: Sequence[Run]) -> Figure:
             names = [cell_entry(cell.cell_id, name) for cell, name in zip(cells, names, strict=True)]
         rows = [_row(other, findings, cell, name) for cell, name in zip(cells, names, strict=True)]
         if len({row["other"] for row in rows}) > 1:
-            of_loads[level_text(load.load)] = sorted(_with_edge(other, findings, rows), key=_other_of)
+            of_loads[level_text(load.load)] = sorted(_with_front(other, findings, rows), key=_other_of)
     must = {cell.cell_id for cell in must_show(findings)}
     first = [panel for panel, rows in of_loads.items() if any(row["cell_id"] in must for row in rows)]
     panels = choose(list(of_loads), first, MAX_PANELS)
     shown = [row | {"panel": panel} for panel in panels for row in of_loads[panel]]
-    edge = in_order(str(row["layout"]) for row in shown if row["edge"])
-    lines = edge if len(edge) <= MAX_LINES else [*edge[: MAX_LINES - 1], _MORE]
+    front = in_order(str(row["layout"]) for row in shown if row["front"])
+    lines = front if len(front) <= MAX_LINES else [*front[: MAX_LINES - 1], _MORE]
     left = [load for load in of_loads if load not in panels]
     return Figure(
         rows=[row | {"line": row["layout"] if row["layout"] in lines else _MORE} for row in shown],
@@ -92,16 +92,16 @@ def _other_of(row: Row) -> float:
     return float(row["other"] or 0)
 
 
-def _with_edge(other: _Other, findings: Findings, rows: Sequence[Row]) -> list[Row]:
-    """Returns the rows with a mark (`edge`) on those of the Pareto front. A row is on the front if, by the means, no
+def _with_front(other: _Other, findings: Findings, rows: Sequence[Row]) -> list[Row]:
+    """Returns the rows with a mark (`front`) on those of the Pareto front. A row is on the front if, by the means, no
     other row is at least as good in both quantities and better in one.
     """
     faster = 1 if compared.by_rate(findings) else -1
     places = [(faster * float(row["mean"] or 0), other.sign * _other_of(row)) for row in rows]
     found = []
     for row, own in zip(rows, places, strict=True):
-        edge = not any(one != own and one[0] >= own[0] and one[1] >= own[1] for one in places)
-        found.append(row | {"edge": edge, "on_edge": "yes" if edge else ""})
+        front = not any(one != own and one[0] >= own[0] and one[1] >= own[1] for one in places)
+        found.append(row | {"front": front, "on_front": "yes" if front else ""})
     return found
 
 
@@ -115,19 +115,19 @@ def _draw(other: _Other, data: Figure, sheet: Sheet) -> Spec:
                scale={"domain": x_domain, "zero": False, "nice": False})  # fmt: skip
     y = figure("mean", f"{data.legend} ({sheet.where})", **axis.channel)
     place = layers.TIP | {"x": x, "y": y}
-    legend = {"title": f"on the edge ({sheet.where})", "symbolOpacity": 1}
+    legend = {"title": f"on the Pareto front ({sheet.where})", "symbolOpacity": 1}
     told = layers.told_apart(data, sheet.form, legend, shape=palette.SHAPES)
     colour = {"color": told["color"]}
     faint = {"color": palette.NEUTRAL, "opacity": 0.8}
     step = {"type": "line", "interpolate": other.step, "color": palette.NEUTRAL, "strokeWidth": 1.5, "aria": False}
     drawn = [
-        *layers.intervals("!datum.edge", "y", faint | {"opacity": 0.3}, place),
-        layers.only("datum.edge", step, {"x": x, "y": y}),
-        *layers.intervals("datum.edge", "y", {}, place | colour),
-        *layers.means("!datum.edge && !datum.pick", layers.DOT | faint | {"size": 40}, place),
-        *layers.means("datum.pick && datum.edge", layers.STARRED, place | colour),
-        *layers.means("datum.pick && !datum.edge", layers.STARRED | {"color": palette.INK}, place),
-        *layers.means("datum.edge && !datum.pick", layers.DOT | {"size": 80}, place | told),
+        *layers.intervals("!datum.front", "y", faint | {"opacity": 0.3}, place),
+        layers.only("datum.front", step, {"x": x, "y": y}),
+        *layers.intervals("datum.front", "y", {}, place | colour),
+        *layers.means("!datum.front && !datum.pick", layers.DOT | faint | {"size": 40}, place),
+        *layers.means("datum.pick && datum.front", layers.STARRED, place | colour),
+        *layers.means("datum.pick && !datum.front", layers.STARRED | {"color": palette.INK}, place),
+        *layers.means("datum.front && !datum.pick", layers.DOT | {"size": 80}, place | told),
     ]
     return finished(
         sheet, drawn, layers.on_axis(data.rows, axis), data.starred(data.panels), apart="y" if axis.apart else ""
@@ -135,16 +135,16 @@ def _draw(other: _Other, data: Figure, sheet: Sheet) -> Spec:
 
 
 def _finding(data: Figure, _findings: Findings) -> str:
-    edge = in_order(str(row["layout"]) for row in data.rows if row["edge"])
-    more = f"; and {len(edge) - _NAMED} more" if len(edge) > _NAMED else ""
-    return f"No other layout beats these in both: {'; '.join(edge[:_NAMED])}{more}."
+    front = in_order(str(row["layout"]) for row in data.rows if row["front"])
+    more = f"; and {len(front) - _NAMED} more" if len(front) > _NAMED else ""
+    return f"No other layout beats these in both: {'; '.join(front[:_NAMED])}{more}."
 
 
 def _marks(other: _Other, data: Figure, _findings: Findings) -> str:
     parts = [
-        "Coloured marks are the Pareto edge: no other layout has as good a mean at the same "
+        "Coloured marks are the Pareto front: no other layout has as good a mean at the same "
         f"{other.noun} or {other.better}. All others are grey.",
-        "Lines are 95 % intervals of means. If those of two layouts overlap, chance may decide which is on the edge."
+        "Lines are 95 % intervals of means. If those of two layouts overlap, chance may decide which is on the front."
         if any(not row["hollow"] for row in data.rows) else "",
         "Layouts of different blocks were not tested against each other."
         if len({row["stretch"] for row in data.rows}) > 1 else "",
@@ -155,7 +155,7 @@ def _marks(other: _Other, data: Figure, _findings: Findings) -> str:
 
 def _chart(other: _Other, place: int) -> Chart:
     columns = {"amount": Heading(other.axis)}
-    edge = {**ENDS, "on_edge": Heading("on the edge", "text")}
+    front = {**ENDS, "on_front": Heading("on the Pareto front", "text")}
     return Chart(
         name=f"{other.noun}-against-speed",
         part="cells",
@@ -165,7 +165,7 @@ def _chart(other: _Other, place: int) -> Chart:
         draw=partial(_draw, other),
         finding=_finding,
         marks=partial(_marks, other),
-        table=lambda data, _findings: table_of_cells(data, columns | {"mean": Heading(data.legend)} | edge),
+        table=lambda data, _findings: table_of_cells(data, columns | {"mean": Heading(data.legend)} | front),
     )
 
 

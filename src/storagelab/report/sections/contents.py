@@ -114,7 +114,7 @@ def document(
             cell_folds(findings, runs, drawn["waits"].data.colours if "waits" in drawn else {}),
             f"{numbers.plural(len(cells_with_parts(findings)), 'cell')}: {each}",
         ),
-        Section("over-time", "Over time", over, _titles(over)),
+        Section("over-time", "Over time", over, f"{_titles(over)}{_more_over_time(findings, runs)}"),
         Section(
             "manifest",
             "How it was measured",
@@ -142,6 +142,13 @@ def _drawn_factors(findings: Findings) -> str:
 
 def _titles(pictures: Sequence[Picture]) -> str:
     return "; ".join(picture.drawn.title for picture in pictures)
+
+
+def _more_over_time(findings: Findings, runs: Sequence[Run]) -> str:
+    """Says where a page with several cells shows the other quantities over time."""
+    columns = {one for run in runs if run.measurement is not None for one in run.measurement.series.columns}
+    such = "such as write amplification and utilisation, " * ("write_amplification" in columns)
+    return f"; other quantities, {such}of any two cells: “Both over time”" * (len(findings.cells) > 1)
 
 
 def _cautions(findings: Findings, told: Sequence[tuple[Sequence[Caution], str]]) -> list[Part]:

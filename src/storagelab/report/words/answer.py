@@ -9,23 +9,24 @@ from collections.abc import Iterator, Sequence
 
 from storagelab.findings.answer import answer as answer_of
 from storagelab.findings.answer import default_within, layout_of, volatile
-from storagelab.findings.answer_kinds import Answer, Cause, Choice, Limit, Next, Pick
+from storagelab.findings.answer_kinds import Answer, Cause, Choice, Limit, Pick
 from storagelab.findings.kinds import kinds
 from storagelab.findings.kinds.ceiling import Ceiling
 from storagelab.findings.kinds.race import RaceSummary
-from storagelab.findings.model import Findings
+from storagelab.findings.model import Effect, Findings
 from storagelab.findings.why import adds_up
 from storagelab.model.plan import Factor
 from storagelab.model.values import JsonValue
 from storagelab.report.document import Document
 from storagelab.report.words import compared
-from storagelab.report.words.caution_texts import caution_text, unable_text
+from storagelab.report.words.caution_texts import caution_text, next_text, unable_text
 from storagelab.report.words.hosts import host_line
 from storagelab.report.words.ladder import in_order, verdict_of
 from storagelab.words import numbers
 from storagelab.words.names import (
     ALONE,
     DATA_FILES,
+    capital,
     factor_text,
     is_counted,
     is_number,
@@ -37,7 +38,7 @@ from storagelab.words.names import (
     short_text,
     value_text,
 )
-from storagelab.words.numbers import count, limit_text, percent, plural
+from storagelab.words.numbers import limit_text, percent, plural
 
 EITHER_WITHIN = 0.05
 """A fraction of the fastest layout's time. If no layout can be slower by more than this, any layout will do.
@@ -58,13 +59,15 @@ def opening(findings: Findings, found: Answer | None = None) -> Document:
     loads.
     """
     found = found or answer_of(findings)
+    head = (*_so_far(findings, found), *_lines(findings, "use"), *host_line(findings))
+    effects = (text for text in _largest_effect(findings) if text not in " ".join(head))
     return Document(
         title=findings.experiment,
         provenance=findings.provenance or "nothing measured yet",
         question=findings.question,
-        head=(*_so_far(findings, found), *_lines(findings, "use"), *host_line(findings)),
+        head=head,
         based=_basis(findings, found),
-        why=(*_lines(findings, "why"), *_largest_effect(findings), *_why(findings, found, STEPS)),
+        why=(*_lines(findings, "why"), *effects, *_why(findings, found, STEPS)),
         doubt=_doubt(findings, found),
         next=f"Next: {next_text(findings, found.next)}." if found.next is not None else "",
     )
@@ -170,7 +173,7 @@ def _use(findings: Findings, choice: Choice, use: str = "use", then: str = "; ")
     pattern, default = pattern_text(findings, choice), _default(findings, choice)
     if choice.verdict == "winner":
         return f"{use} {pattern}.{default}"
-    undecided = f"{'not' if use == 'use' else 'Not'} decided{then}"
+    undecided = f"not decided{then}" if use == "use" else f"{_certain(findings)}{then}"
     if few := _untold(findings, choice):
         return f"{undecided}{few}.{default}"
     slower, meant = slower_text(findings, choice), len(choice.meant) // max(1, len(choice.loads))
@@ -179,6 +182,20 @@ def _use(findings: Findings, choice: Choice, use: str = "use", then: str = "; ")
         return f"{undecided}{pattern} may be the fastest; {slower}.{default}"
     they = "they" if pattern.endswith("below") else f"these {meant} {noun(findings.layout_factors, 2)}"
     return f"{use} {pattern}{then}{'' if told else f'{they} may be the fastest; '}{slower}.{default}"
+
+
+def _certain(findings: Findings) -> str:
+    """Says that nothing is decided, or only the largest effect of a factor, which comes first."""
+    effects = _choosable(findings)
+    most = compared.largest(effects)
+    if most is None or most.at:
+        return "Not decided"
+    same = [one for one in effects if one.factor == most.factor and one.distinguishable]
+    alike = [one.level for one in same if (one.ratio.value < 1) is (most.ratio.value < 1)]
+    levels = capital(Names(findings).levels(most.factor, alike, full=True))
+    verb, layout = "are" if is_counted(most.factor) and alike != [1] else "is", noun(findings.layout_factors, 1)
+    certain = f"{levels} {verb} {'faster' if most.ratio.value < 1 else 'slower'}, averaged over all else."
+    return f"{certain} {compared.largest_text(findings, effects)} Which {layout} is the fastest is not decided"
 
 
 def _volatile(findings: Findings, found: Answer) -> Iterator[str]:
@@ -218,15 +235,25 @@ def is_bounded(findings: Findings, choice: Choice) -> bool:
 
 def pattern_text(findings: Findings, choice: Choice) -> str:
     """Describes the layouts of a choice: "driver 2.2.3 with 4 or 8 data files", "either of the 2 layouts"."""
+    but_not = _but_not(findings, choice)
     if not choice.pattern.needed:
         number = noun(findings.layout_factors, choice.layouts)
-        return f"{'either' if choice.layouts == 2 else 'any'} of the {choice.layouts} {number}"
+        return f"{'either' if choice.layouts == 2 else 'any'} of the {choice.layouts} {number}{but_not}"
     names = Names(findings)
     levels = {good.factor: names.levels(good.factor, good.levels, full=True) for good in choice.pattern.needed}
     groups = ([text for name, text in levels.items() if is_counted(name) is counted] for counted in (False, True))
     text = " with ".join(" and ".join(group) for group in groups if group)
     few = len(choice.tied if choice.at_most_slower is None else choice.meant) // max(1, len(choice.loads))
-    return text if len(text) <= LONGEST else f"one of the {few} {noun(findings.layout_factors, 2)} below"
+    return f"{text}{but_not}" if len(text) <= LONGEST else f"one of the {few} {noun(findings.layout_factors, 2)} below"
+
+
+def _but_not(findings: Findings, choice: Choice) -> str:
+    """Names the layout that the pattern describes although it is not the fastest, with its verdict. "" if none is."""
+    if not choice.but_not:
+        return ""
+    cell, verdict = findings.cell(choice.but_not[0]), verdict_of(findings, choice.but_not[0])
+    name = short_text(layout_of(findings, cell), labels_of(findings.factors))
+    return f", but not {name} ({verdict.text.partition(',')[0]})"
 
 
 def slower_text(findings: Findings, choice: Choice) -> str:
@@ -281,7 +308,7 @@ def _default(findings: Findings, choice: Choice) -> str:
     costs = "" if price is None else f"{numbers.price(price)} a month"
     if choice.verdict == "winner" or len(choice.meant) <= max(1, len(choice.loads)):
         return costs and f" It costs {costs}."
-    default = ", ".join(filter(None, (short_text(pick.levels, labels_of(findings.factors)), costs)))
+    default = short_text(pick.levels, labels_of(findings.factors)) + (costs and f", price {costs}")
     return f" Default: {default} ({_reason(findings, choice, pick)})."
 
 
@@ -339,14 +366,19 @@ def _none(findings: Findings, found: Answer) -> Iterator[str]:
 
 
 def _largest_effect(findings: Findings) -> Iterator[str]:
-    """States the largest effect of a factor that the user can choose. With a single factor, the ladder already shows
-    it, so there is no sentence.
+    """States the largest effect of a factor that the user can choose."""
+    effects = _choosable(findings)
+    if compared.largest(effects) is not None:
+        yield compared.largest_text(findings, effects)
+
+
+def _choosable(findings: Findings) -> list[Effect]:
+    """Returns the effects of the factors that the user can choose. [] if there is a single factor, because the ladder
+    already shows its effects.
     """
     choosable = {factor.name for factor in findings.layout_factors}
     told = [one for one in findings.effects if one.factor in choosable] if len(findings.factors) > 1 else []
-    effects = compared.of_choices(findings, told, at=False)
-    if compared.largest(effects) is not None:
-        yield compared.largest_text(findings, effects)
+    return compared.of_choices(findings, told, at=False)
 
 
 def _why(findings: Findings, found: Answer, most: int | None) -> Iterator[str]:
@@ -380,33 +412,6 @@ def _step(cause: Cause) -> str:
     if len(cause.before) > 1 or len(cause.after) > 1 or isinstance(cause.after[0], str):
         return moved
     return f"{value_text(cause.before[0])} -> {value_text(cause.after[0])}, {moved}"
-
-
-# --- what to do next --------------------------------------------------------------------------------------------------
-
-
-def next_text(findings: Findings, step: Next) -> str:
-    """Returns the next step, such as "make 23 repetitions in all, to tell differences of 5 % from chance". The demo has
-    its own texts, because it has its own command and no spec that a user could change.
-    """
-    is_demo = findings.experiment == "demo" and bool(Ceiling.of(findings))
-    if step.step == "runs":
-        left = findings.runs_planned - findings.runs_stored
-        again = "storagelab demo" if is_demo else "storagelab run SPEC"
-        return f"make the {plural(left, 'run')} that {'is' if left == 1 else 'are'} missing: {again}"
-    if is_demo:
-        return "repeat it on an idle machine: storagelab demo --results NEW; or change it: storagelab init ceiling"
-    if step.step == "race":
-        within = "".join(f" --within {100 * one.within:g}%" for one in RaceSummary.of(findings) if one.within)
-        return f"repeat the layouts that are left: storagelab run SPEC --find-best{within} --budget 2h"
-    if step.step != "repetitions" or step.repetitions is None:
-        rest = f", with {count(step.repetitions)} repetitions" if step.repetitions else ""
-        return next(one.next_step for one in findings.cautions if one.kind == step.step) + rest
-    if step.effect is None:
-        return f"make {count(step.repetitions)} repetitions"
-    return (
-        f"make {count(step.repetitions)} repetitions in all, to tell differences of {percent(step.effect)} from chance"
-    )
 
 
 # --- short names of factors, and of several of their levels -----------------------------------------------------------

@@ -1,14 +1,18 @@
-"""Writes cautions as sentences for reports, and in a few words for the answer. Pure."""
+"""Writes cautions as sentences for reports, and in a few words for the answer. Writes the next step, too. Pure."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection
 
+from storagelab.findings.answer_kinds import Next
 from storagelab.findings.kinds import kinds
+from storagelab.findings.kinds.ceiling import Ceiling
+from storagelab.findings.kinds.race import RaceSummary
 from storagelab.findings.model import Caution, Findings
 from storagelab.report.words.compared import in_parts_of_cycles, of_both_kinds
 from storagelab.words.names import noun
+from storagelab.words.numbers import count, percent, plural
 
 
 def caution_sentence(caution: Caution, findings: Findings) -> str:
@@ -66,3 +70,27 @@ def unable_text(fact: str, findings: Findings) -> str:
 def found_sentences(findings: Findings, about: str) -> list[str]:
     """Returns the sentences on the subject `about`, from all kinds of findings."""
     return [text for kind in kinds() if kind.about == about for text in kind.sentences(findings)]
+
+
+def next_text(findings: Findings, step: Next) -> str:
+    """Returns the next step, such as "make 23 repetitions in all, to tell differences of 5 % from chance". The demo has
+    its own texts, because it has its own command and no spec that a user could change.
+    """
+    is_demo = findings.experiment == "demo" and bool(Ceiling.of(findings))
+    if step.step == "runs":
+        left = findings.runs_planned - findings.runs_stored
+        again = "storagelab demo" if is_demo else "storagelab run SPEC"
+        return f"make the {plural(left, 'run')} that {'is' if left == 1 else 'are'} missing: {again}"
+    if is_demo:
+        return "repeat it on an idle machine: storagelab demo --results NEW; or change it: storagelab init ceiling"
+    if step.step == "race":
+        within = "".join(f" --within {100 * one.within:g}%" for one in RaceSummary.of(findings) if one.within)
+        return f"repeat the layouts that are left: storagelab run SPEC --find-best{within} --budget 2h"
+    if step.step != "repetitions" or step.repetitions is None:
+        rest = f", with {count(step.repetitions)} repetitions" if step.repetitions else ""
+        return next(one.next_step for one in findings.cautions if one.kind == step.step) + rest
+    if step.effect is None:
+        return f"make {count(step.repetitions)} repetitions"
+    return (
+        f"make {count(step.repetitions)} repetitions in all, to tell differences of {percent(step.effect)} from chance"
+    )

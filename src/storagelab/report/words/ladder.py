@@ -7,7 +7,7 @@ The terminal, the page, the Markdown report and the chart files show the ladders
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from storagelab.findings.answer import recommended
@@ -183,10 +183,11 @@ def _ladder(
         if len({repr(cell.levels.get(factor.name)) for cell in cells}) > 1 or len(findings.factors) == 1
     ]  # fmt: skip
     varied.sort(key=lambda name: not is_counted(name))
+    priced = len({cell.price_per_month for cell in cells}) > 1
     labels, figure = labels_of(findings.factors), _figures(findings, [one.value for one in known.values()])
     rungs = [
         Rung(
-            name=_name([level_in_short(one, cell.levels[one], labels) if one in cell.levels else "" for one in varied]),
+            name=(*_name(cell, varied, labels), *[_price(cell)] * priced),
             ratio=None if alone else ratio_of(findings, cell.cell_id),
             figure=figure(known[cell.cell_id].value) if cell.cell_id in known else "",
             verdict=Mark("not-judged", "") if alone else verdict_of(findings, cell.cell_id),
@@ -201,9 +202,15 @@ def _ladder(
     return Ladder(title, what, ratio_decimals(findings), tuple(rungs), most, own, words)
 
 
-def _name(levels: Sequence[str]) -> tuple[str, ...]:
+def _name(cell: CellSummary, varied: Sequence[str], labels: Mapping[str, str]) -> tuple[str, ...]:
     """Returns a text for each factor. If no factor has a text, the layout is called "the layout"."""
+    levels = [level_in_short(one, cell.levels[one], labels) if one in cell.levels else "" for one in varied]
     return tuple(levels) if any(levels) else ("the layout", *levels[1:])
+
+
+def _price(cell: CellSummary) -> str:
+    """Returns the layout's price a month. The answer's first line names the month, because rows have little room."""
+    return "" if cell.price_per_month is None else f"price {numbers.price(cell.price_per_month)}"
 
 
 _Write = Callable[[float], str]

@@ -19,7 +19,7 @@ from storagelab.findings.times import Disagreement, disagreement
 from storagelab.report.words import compared
 from storagelab.report.words.answer import CHOICES, LONGEST, Names, in_full, loads_text
 from storagelab.report.words.caution_texts import found_sentences
-from storagelab.report.words.compared import change_text, effect_change, moves_throughput, told
+from storagelab.report.words.compared import at_levels, change_text, effect_change, moves_throughput, told
 from storagelab.report.words.hosts import host_sentences
 from storagelab.report.words.ladder import comparison_of, in_blocks, in_order
 from storagelab.report.words.waiting import wait_names_sentence, wait_trend_sentences
@@ -191,7 +191,23 @@ def _effect_sentence(findings: Findings, name: str, effects: Sequence[Effect]) -
     ordered = sorted(effects, key=lambda one: (not one.distinguishable, not one.tested))
     parts = [_effect_text(findings, name, one) for one in ordered]
     parts += [f"{left} others differ less"] if left else []
-    return f"Compared with {baseline}, all else the same: {'; '.join(parts)}."
+    return f"Compared with {baseline}, all else the same: {'; '.join(parts)}.{wider_text(findings, effects)}"
+
+
+def wider_text(findings: Findings, effects: Sequence[Effect]) -> str:
+    """Says why means over other factors have wider intervals than all effects at single levels. "" if none has."""
+
+    def width(effect: Effect) -> float:
+        low, high = effect.ratio.low, effect.ratio.high
+        return math.log(high / low) if low and high else math.inf
+
+    means = [(one, at_levels(findings, one)) for one in effects if not one.at and one.tested]
+    if not any(at and width(one) > max(map(width, at)) for one, at in means):
+        return ""
+    return (
+        " The interval of such a mean can be wider than those at single levels, because it includes how much whole "
+        "rounds vary, which few rounds show only roughly."
+    )
 
 
 def _effect_text(findings: Findings, name: str, effect: Effect) -> str:
