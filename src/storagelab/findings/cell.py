@@ -221,9 +221,9 @@ class Finding(Frozen):
         """The text of all findings of this kind for the evidence, with figures."""
         return [one.sentence(findings) for one in cls.of(findings)]
 
-    def sentence(self, findings: Findings) -> str:
+    def sentence(self, findings: Findings) -> str:  # noqa: ARG002
         """The text of this finding. A kind needs it unless it has its own `sentences`."""
-        raise NotImplementedError
+        raise AssertionError(f"the kind {self.kind} has no text")
 
     @classmethod
     def line(cls, findings: Findings) -> str:  # noqa: ARG003
