@@ -29,16 +29,8 @@ from storagelab.model.plan import Factor
 from storagelab.model.values import JsonValue
 from storagelab.model.waits import FOR_CLIENT, Category
 from storagelab.spec.naming import in_order, is_numeric
-from storagelab.stats.intervals import (
-    ALPHA,
-    NONE,
-    Change,
-    change,
-    estimate,
-    leaves_out_zero,
-    mean,
-    positive_mean_estimate,
-)
+from storagelab.stats import intervals
+from storagelab.stats.intervals import ALPHA, NONE, Change, change, estimate, leaves_out_zero, mean
 
 NEGLIGIBLE = 0.005
 """Steps smaller than this fraction of the longer time don't widen the intervals of the other steps."""
@@ -367,7 +359,7 @@ def wait_each_s(cell: CellSummary, wait_type: str) -> Estimate | None:
     if cell.each_s is None or not cell.spent:
         return None
     of_type = [values for thing, values in each_s(cell, by_type).items() if thing.name == wait_type]
-    return positive_mean_estimate(of_type[0] if of_type else (0.0,))
+    return intervals.positive_mean_estimate(of_type[0] if of_type else (0.0,))
 
 
 def _whole_changes(pairs: Sequence[_Cells]) -> list[Change]:

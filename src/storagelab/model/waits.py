@@ -192,10 +192,6 @@ class TableRow(Frozen):
     method: Method = "sampled"
 
 
-def is_idle(row: WaitStat) -> bool:
-    return row.category == FOR_CLIENT
-
-
 def normalise(raw: SampledWaits | CountedWaits) -> tuple[WaitStat, ...]:
     """Converts raw counts to rows before the cut. The largest wait comes first, and CPU time last. Rows with equal
     times are sorted by name, so that results are reproducible.

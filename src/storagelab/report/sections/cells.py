@@ -11,7 +11,6 @@ from storagelab.findings.cautions.unverified import Refused
 from storagelab.findings.model import CellSummary, DriveState, Estimate, Findings
 from storagelab.findings.times import FIGURES, WITH_SYNC, figures_beside, is_synced, latency_of
 from storagelab.model.plan import Factor
-from storagelab.model.waits import is_idle
 from storagelab.report.document import Bar, Content, Heading, Link, Table
 from storagelab.report.drawing.arrange import recommended
 from storagelab.report.sections.waits import cell_anchor, cells_with_parts
@@ -186,11 +185,12 @@ def _ratio(findings: Findings, cell: CellSummary) -> Entry:
 
 
 def _top_wait(cell: CellSummary) -> Entry:
-    waits = sorted((row for row in cell.waits if row.is_wait and row.wait_s > 0), key=is_idle)
+    idle = cell.idle_waits
+    waits = sorted((row for row in cell.waits if row.is_wait and row.wait_s > 0), key=lambda row: row.wait_type in idle)
     if not waits or not cell.available_s:
         return _UNKNOWN
     share = numbers.percent(waits[0].wait_s / cell.available_s)
-    return (text := f"{waits[0].wait_type} {share}{IDLE if is_idle(waits[0]) else ''}"), text
+    return (text := f"{waits[0].wait_type} {share}{IDLE if waits[0].wait_type in idle else ''}"), text
 
 
 def _run_columns(findings: Findings) -> Iterator[Column]:
