@@ -59,9 +59,8 @@ def test_each_load_has_its_own_front():
 def test_of_layouts_that_may_be_the_fastest_the_lowest_price_is_the_default_if_each_has_one(monkeypatch):
     monkeypatch.setattr("test_trade_off.SECONDS", dict.fromkeys(SECONDS, 80.0))
     findings = story({"a": 40, "b": 30, "c": 20, "d": 30}, **{"layout.log": ["b", "c", "d"]})
-    assert "Default: log on c, price 60 a month (of those within 1 % of the fastest: lowest price)." in headline(
-        findings
-    )
+    told = headline(findings)
+    assert "Default: log on c, price 60 a month (of those within 1 % of the fastest: lowest price)." in told
     unpriced = [cell.model_copy(update={"price_per_month": None}) for cell in findings.cells[-1:]]
     partly = findings.model_copy(update={"cells": (*findings.cells[:-1], *unpriced)})
     assert "lowest price" not in headline(partly)

@@ -248,18 +248,15 @@ def pattern_of(
     ).reshape(len(layouts), len(factors))
     good = np.zeros(len(layouts), dtype=bool)
     good[list(tied)] = True
-    best: tuple[bool, int, int] | None = None
-    box: _Box = []
     step = max(1, (len(tied) + STARTS_MOST - 1) // STARTS_MOST)
-    for most, start in product((0, 1), list(tied)[::step]):
-        grown = _grown(places, good, start, most)
-        inside = _inside(places, grown)
+
+    def worth(box: _Box) -> tuple[bool, bool, int, int]:
+        inside = _inside(places, box)
         held, others = int((inside & good).sum()), int((inside & ~good).sum())
-        found = bool(inside[tied[0]]), held, -others
-        if best is None or (found > best and not (others and held < EXCEPTED_FROM)):
-            best, box = found, grown
-        if held == len(tied) and not others:
-            break
+        return not others or held >= EXCEPTED_FROM, bool(inside[tied[0]]), held, -others
+
+    starts = product((0, 1), list(tied)[::step])
+    box = max((_grown(places, good, start, most) for most, start in starts), key=worth)
     everywhere = [set(column.tolist()) for column in places.T]
     pattern = Pattern(
         needed=tuple(

@@ -253,7 +253,7 @@ def _folded(rungs: Sequence[Rung], most: int) -> Iterator[Rung]:
     if len(front) > shown + 1:
         picked = [rung for rung in front[shown:] if rung.recommended][:1]
         left = [rung for rung in front[shown:] if rung not in picked]
-        folded = [*_together_by_kind(left)]
+        folded = [_together(of) for kind in IN_FRONT if (of := [one for one in left if one.verdict.kind == kind])]
         front = [*front[:shown], *((*picked, *folded) if front[shown] in picked else (*folded, *picked))]
     yield from front
     timed = [rung for rung in rest if rung.figure]
@@ -262,13 +262,6 @@ def _folded(rungs: Sequence[Rung], most: int) -> Iterator[Rung]:
         untimed, room = [_together(untimed)] if untimed else [], max(2, room - bool(untimed))
         timed = timed if len(timed) <= room else [*timed[: room - 2], _together(timed[room - 2 : -1]), timed[-1]]
     yield from (*timed, *untimed)
-
-
-def _together_by_kind(rungs: Sequence[Rung]) -> Iterator[Rung]:
-    """Yields a row for the layouts that may be the fastest, and a row for those that the runs don't tell apart."""
-    for kind in IN_FRONT:
-        if of_kind := [rung for rung in rungs if rung.verdict.kind == kind]:
-            yield _together(of_kind)
 
 
 def _together(rungs: Sequence[Rung]) -> Rung:

@@ -85,8 +85,7 @@ def report(
         writing.tell(writing.write_report(place, experiment, expanded, runs, findings, how=how))
         shown = place.name if place.parent == verbs.DEFAULT_RESULTS else place
         screen.say(f"raw data: {place / FILE_NAME}; as JSON: storagelab export {shown}")
-        charts = f"storagelab report {shown} --format png (or svg); one of them: --chart cells"
-        screen.say(f"charts as files: {charts}")
+        screen.say(f"charts as files: storagelab report {shown} --format png (or svg); one of them: --chart cells")
     elif format_ == "text":
         of = document(experiment, expanded, runs, writing.own_names_only(findings), limit=most)
         if output is None:

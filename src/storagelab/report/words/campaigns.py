@@ -270,9 +270,7 @@ def campaigns_paper(found: Sequence[Compare], differences: Sequence[Table], gate
     them, on how it differs from the first.
     """
     first = found[0].first
-    verdicts = [verdict_sentence(one) for one in found]
-    if gated:
-        verdicts = [gated, *verdicts]
+    verdicts = [*filter(None, [gated]), *map(verdict_sentence, found)]
     differing = [one for one in found if one.of_one_kind and (one.differs or one.slower or one.faster)]
     is_doubtful = bool(differing) and not gated and not found[0].history
     notes: list[str] = []
@@ -332,9 +330,7 @@ def _pair_mark(one: Pair) -> str:
     return _mark(one.ratio) if one.gate is None else marks[one.gate]
 
 
-def with_gate(
-    of: Document, basis: Basis, plan: Plan, pairs: Sequence[Pair], shown: Pair, margin: float
-) -> Document:  # fmt: skip
+def with_gate(of: Document, basis: Basis, plan: Plan, pairs: Sequence[Pair], shown: Pair, margin: float) -> Document:
     """Returns the report `of` the pair that is shown, with the gate's verdict on all pairs before it."""
     result = shown.gate or Gate.NOT_SLOWER
     many = f"{sum(one.gate is result for one in pairs)} of {len(pairs)} pairs"

@@ -81,9 +81,8 @@ def _notes(capture: Capture) -> Iterator[str]:
     if not manifest.complete:
         yield f"The capture was cut off after {numbers.duration(manifest.seconds)}. This is what it has."
     if manifest.connections is not None:
-        done = (
-            "" if manifest.transactions is None else f", {numbers.count(manifest.transactions)} {manifest.unit}s ended"
-        )
+        ended = manifest.transactions
+        done = "" if ended is None else f", {numbers.count(ended)} {manifest.unit}s ended"
         yield f"On average, {numbers.significant(manifest.connections, 2)} sessions worked at once{done}."
     if manifest.unit == "unit":
         yield (

@@ -81,7 +81,7 @@ def _price(found: Advice, one: Proposal) -> str:
     if one.price is None:
         return ""
     more = "" if found.price_today is None else f", {bare(found.price_today)} today"
-    return f"{bare(one.price)} a month{more}"
+    return f"price {bare(one.price)} a month{more}"
 
 
 def _proposals(found: Advice) -> Table:

@@ -196,18 +196,14 @@ def _effect_sentence(findings: Findings, name: str, effects: Sequence[Effect]) -
 
 def wider_text(findings: Findings, effects: Sequence[Effect]) -> str:
     """Says why means over other factors have wider intervals than all effects at single levels. "" if none has."""
-
-    def width(effect: Effect) -> float:
-        low, high = effect.ratio.low, effect.ratio.high
-        return math.log(high / low) if low and high else math.inf
-
-    means = [(one, at_levels(findings, one)) for one in effects if not one.at and one.tested]
-    if not any(at and width(one) > max(map(width, at)) for one, at in means):
-        return ""
-    return (
-        " The interval of such a mean can be wider than those at single levels, because it includes how much whole "
-        "rounds vary, which few rounds show only roughly."
-    )
+    for one in effects:
+        at = [other.ratio.half_width or math.inf for other in at_levels(findings, one)]
+        if not one.at and at and (one.ratio.half_width or 0.0) > max(at):
+            return (
+                " The interval of such a mean can be wider than those at single levels, because it includes how much "
+                "whole rounds vary, which few rounds show only roughly."
+            )
+    return ""
 
 
 def _effect_text(findings: Findings, name: str, effect: Effect) -> str:
