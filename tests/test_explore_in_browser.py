@@ -374,3 +374,16 @@ def test_no_column_is_lost_on_paper(opened):
     assert len(ends) > 5
     assert max(ends) < PAPER_WIDTH + 0.5
     assert tab.locator("#cells-table tbody tr:visible").count() == 8
+
+
+def test_a_page_without_any_interval_draws_its_chart_of_all_cells_without_a_warning(browser, tmp_path):
+    experiment, plan, runs = make_campaign({FILES: [1, 2, 4, 8], LOG: ["a", "b"]}, 1, elapsed=elapsed)
+    bare = tmp_path / "report.html"
+    bare.write_text(html.page(experiment, plan, runs, analyse(experiment, plan, runs)), encoding="utf-8")
+    tab = browser.new_page()
+    wrong = watched(tab, bare.as_uri())
+    tab.goto(bare.as_uri() + "#explore&scale=log")
+    tab.wait_for_selector(DRAWN)
+    assert tab.locator(f"#figure-all-cells {MEANS}").count() == 8
+    tab.close()
+    assert wrong == []

@@ -344,7 +344,7 @@
     const made = [];
     data.cells.forEach((cell, at) => {
       if (!visible[at] || cell.mean === undefined) return;
-      const row = { id: at, kind: "cell", mean: cell.mean, low: cell.low, high: cell.high, hollow: cell.low === null,
+      const row = { id: at, kind: "cell", mean: cell.mean, low: cell.low ?? cell.mean, high: cell.high ?? cell.mean, hollow: cell.low === null,
         tip: `${cell.name}: ${cell.figure}${cell.mark ? `; ${cell.mark}` : ""}`,
         verdict: cell.verdict, verdict_place: data.verdicts.indexOf(cell.verdict), none: "", none_place: 0 };
       data.factors.forEach((factor, number) => { row[`f${number}`] = factor.levels[cell.at[number]] ?? ""; row[`f${number}_place`] = cell.at[number]; });
