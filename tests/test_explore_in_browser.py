@@ -176,7 +176,7 @@ def test_filters_leave_the_same_cells_in_the_table_and_in_the_chart(opened):
         ).all_text_contents()
         assert not [name for name in names if re.search(r"\b[128] files?,", name)], figure
         caption = tab.locator(f".chart:has(#figure-{figure}) .caption").inner_text()
-        assert re.match(r"(Drawn: only data files = 4\. Of all layouts: |This chart has only 3 of 8 cells).", caption)
+        assert re.match(r"(Drawn: only data files = 4\. Of all layouts: |This chart has only 2 of 8 cells).", caption)
     assert tab.locator("#figure-cells .wide .mark-line path:visible").count() == 0, "they join cells that are gone"
     assert tab.locator("#figure-effects + .save + .caption").inner_text().startswith("Of all layouts: ")
     low = "text => Math.max(...text.map(one => one.getBoundingClientRect().bottom))"

@@ -420,7 +420,7 @@
     spec.params[PLOT_CHOICES.length + 1].value = isUpright(spec.params[0].value, spec.spec.width);
     place("explore-choices").replaceChildren();
     latest.all = undefined;
-    views.all = await drawn("all-cells", spec, cellRows(data.cells.map(shown)));
+    views.all = await drawn("all-cells", spec, cellRows(data.cells.map(data.cells.some(shown) ? shown : () => true)));
     place("explore-choices").append(labelled("Scale", choice(SCALES, state.scale, async (value) => {
       state.scale = value;
       await embedAll(drawn);
