@@ -35,7 +35,7 @@ def watched(tab: playwright.Page, own: str) -> list[str]:
     """The faults from now on: errors, dialogs, and requests of anything except the page `own`."""
     wrong: list[str] = []
     tab.on("pageerror", lambda error: wrong.append(str(error)))
-    tab.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
+    tab.on("console", lambda message: wrong.append(message.text) if message.type in ("error", "warning") else None)
     tab.on("dialog", lambda dialog: wrong.append(dialog.message))
     tab.on("request", lambda one: None if one.url.startswith((own, "blob:")) else wrong.append(one.url))
     return wrong

@@ -176,7 +176,7 @@ def test_filters_leave_the_same_cells_in_the_table_and_in_the_chart(opened):
         ).all_text_contents()
         assert not [name for name in names if re.search(r"\b[128] files?,", name)], figure
         caption = tab.locator(f".chart:has(#figure-{figure}) .caption").inner_text()
-        assert re.match(r"(Drawn: only data files = 4\. Of all layouts: |This chart has only 3 of 8 cells).", caption)
+        assert re.match(r"(Drawn: only data files = 4\. Of all layouts: |This chart has only 2 of 8 cells).", caption)
     assert tab.locator("#figure-cells .wide .mark-line path:visible").count() == 0, "they join cells that are gone"
     assert tab.locator("#figure-effects + .save + .caption").inner_text().startswith("Of all layouts: ")
     low = "text => Math.max(...text.map(one => one.getBoundingClientRect().bottom))"
@@ -373,3 +373,16 @@ def test_no_column_is_lost_on_paper(opened):
     assert len(ends) > 5
     assert max(ends) < PAPER_WIDTH + 0.5
     assert tab.locator("#cells-table tbody tr:visible").count() == 8
+
+
+def test_a_page_without_any_interval_draws_its_chart_of_all_cells_without_a_warning(browser, tmp_path):
+    experiment, plan, runs = make_campaign({FILES: [1, 2, 4, 8], LOG: ["a", "b"]}, 1, elapsed=elapsed)
+    bare = tmp_path / "report.html"
+    bare.write_text(html.page(experiment, plan, runs, analyse(experiment, plan, runs)), encoding="utf-8")
+    tab = browser.new_page()
+    wrong = watched(tab, bare.as_uri())
+    tab.goto(bare.as_uri() + "#explore&scale=log")
+    tab.wait_for_selector(DRAWN)
+    assert tab.locator(f"#figure-all-cells {MEANS}").count() == 8
+    tab.close()
+    assert wrong == []

@@ -74,6 +74,7 @@ def _rows(other: _Other, findings: Findings, _runs: Sequence[Run]) -> Figure:
         panels=panels,
         hidden=not_drawn(sum(len(of_loads[load]) for load in left), left),
         legend=compared_axis(findings),
+        names="line",
     )
 
 
@@ -115,19 +116,24 @@ def _draw(other: _Other, data: Figure, sheet: Sheet) -> Spec:
                scale={"domain": x_domain, "zero": False, "nice": False})  # fmt: skip
     y = figure("mean", f"{data.legend} ({sheet.where})", **axis.channel)
     place = layers.TIP | {"x": x, "y": y}
-    legend = {"title": f"on the Pareto front ({sheet.where})", "symbolOpacity": 1}
-    told = layers.told_apart(data, sheet.form, legend, shape=palette.SHAPES)
-    colour = {"color": told["color"]}
+    # In other charts, colours are levels. Here, a mark is a layout, so shapes tell them apart.
+    ink = {"color": palette.INK}
+    legend = {
+        "title": f"on the Pareto front ({sheet.where})",
+        "symbolFillColor": palette.INK,
+        "symbolStrokeColor": palette.INK,
+    }
+    told = {"shape": layers.told_apart(data, sheet.form, legend, shape=palette.SHAPES)["shape"]}
     faint = {"color": palette.NEUTRAL, "opacity": 0.8}
     step = {"type": "line", "interpolate": other.step, "color": palette.NEUTRAL, "strokeWidth": 1.5, "aria": False}
     drawn = [
         *layers.intervals("!datum.front", "y", faint | {"opacity": 0.3}, place),
         layers.only("datum.front", step, {"x": x, "y": y}),
-        *layers.intervals("datum.front", "y", {}, place | colour),
+        *layers.intervals("datum.front", "y", ink, place),
         *layers.means("!datum.front && !datum.pick", layers.DOT | faint | {"size": 40}, place),
-        *layers.means("datum.pick && datum.front", layers.STARRED, place | colour),
-        *layers.means("datum.pick && !datum.front", layers.STARRED | {"color": palette.INK}, place),
-        *layers.means("datum.front && !datum.pick", layers.DOT | {"size": 80}, place | told),
+        *layers.means("datum.pick && datum.front", layers.STARRED | ink, place),
+        *layers.means("datum.pick && !datum.front", layers.STARRED | faint, place),
+        *layers.means("datum.front && !datum.pick", layers.DOT | ink | {"size": 80}, place | told),
     ]
     return finished(
         sheet, drawn, layers.on_axis(data.rows, axis), data.starred(data.panels), apart="y" if axis.apart else ""
@@ -142,9 +148,9 @@ def _finding(data: Figure, _findings: Findings) -> str:
 
 def _marks(other: _Other, data: Figure, _findings: Findings) -> str:
     parts = [
-        "Coloured marks are the Pareto front: no other layout has as good a mean at the same "
-        f"{other.noun} or {other.better}. All others are grey.",
-        "Lines are 95 % intervals of means. If those of two layouts overlap, chance may decide which is on the front."
+        f"Large marks are the Pareto front: no other layout has as good a mean at the same {other.noun} or "
+        f"{other.better}. All others are small and grey.",
+        "Lines are 95 % intervals of means. If those of two layouts overlap, chance may decide which is on the Pareto front."
         if any(not row["hollow"] for row in data.rows) else "",
         "Layouts of different blocks were not tested against each other."
         if len({row["stretch"] for row in data.rows}) > 1 else "",

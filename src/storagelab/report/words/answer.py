@@ -60,14 +60,13 @@ def opening(findings: Findings, found: Answer | None = None) -> Document:
     """
     found = found or answer_of(findings)
     head = (*_so_far(findings, found), *_lines(findings, "use"), *host_line(findings))
-    effects = (text for text in _largest_effect(findings) if text not in " ".join(head))
     return Document(
         title=findings.experiment,
         provenance=findings.provenance or "nothing measured yet",
         question=findings.question,
         head=head,
         based=_basis(findings, found),
-        why=(*_lines(findings, "why"), *effects, *_why(findings, found, STEPS)),
+        why=(*_lines(findings, "why"), *_largest_effect(findings), *_why(findings, found, STEPS)),
         doubt=_doubt(findings, found),
         next=f"Next: {next_text(findings, found.next)}." if found.next is not None else "",
     )
@@ -160,6 +159,7 @@ def _choices(findings: Findings, found: Answer) -> Iterator[str]:
         loads = len(choices[0].loads)
         under = f"Under {'both' if loads == 2 else f'all {loads}'} {compared.load_noun(findings, loads)} use"
         yield _use(findings, choices[0], under if loads > 1 else "Use", ": ")
+        yield _default(findings, choices[0])
     else:
         shown = choices if len(choices) == CHOICES + 1 else choices[:CHOICES]
         yield from (_group(findings, choice) for choice in shown)
@@ -170,22 +170,22 @@ def _choices(findings: Findings, found: Answer) -> Iterator[str]:
 
 def _use(findings: Findings, choice: Choice, use: str = "use", then: str = "; ") -> str:
     """Names the layouts to use, and says how certain the choice is."""
-    pattern, default = pattern_text(findings, choice), _default(findings, choice)
+    pattern = pattern_text(findings, choice)
     if choice.verdict == "winner":
-        return f"{use} {pattern}.{default}"
+        return f"{use} {pattern}."
     undecided = f"not decided{then}" if use == "use" else f"{_certain(findings)}{then}"
     if few := _untold(findings, choice):
-        return f"{undecided}{few}.{default}"
+        return f"{undecided}{few}."
     slower, meant = slower_text(findings, choice), len(choice.meant) // max(1, len(choice.loads))
     told = is_bounded(findings, choice) or meant <= 1
     if choice.at_most_slower is None or not (told or choice.pattern.needed):
-        return f"{undecided}{pattern} may be the fastest; {slower}.{default}"
+        return f"{undecided}{pattern} may be the fastest; {slower}."
     they = "they" if pattern.endswith("below") else f"these {meant} {noun(findings.layout_factors, 2)}"
-    return f"{use} {pattern}{then}{'' if told else f'{they} may be the fastest; '}{slower}.{default}"
+    return f"{use} {pattern}{then}{'' if told else f'{they} may be the fastest; '}{slower}."
 
 
 def _certain(findings: Findings) -> str:
-    """Says that nothing is decided, or only the largest effect of a factor, which comes first."""
+    """Says that nothing is decided, or only that a factor has a certain effect."""
     effects = _choosable(findings)
     most = compared.largest(effects)
     if most is None or most.at:
@@ -194,8 +194,8 @@ def _certain(findings: Findings) -> str:
     alike = [one.level for one in same if (one.ratio.value < 1) is (most.ratio.value < 1)]
     levels = capital(Names(findings).levels(most.factor, alike, full=True))
     verb, layout = "are" if is_counted(most.factor) and alike != [1] else "is", noun(findings.layout_factors, 1)
-    certain = f"{levels} {verb} {'faster' if most.ratio.value < 1 else 'slower'}, averaged over all else."
-    return f"{certain} {compared.largest_text(findings, effects)} Which {layout} is the fastest is not decided"
+    certain = f"{levels} {verb} {'faster' if most.ratio.value < 1 else 'slower'}, averaged over all else"
+    return f"{certain}; which {layout} is the fastest is not decided"
 
 
 def _volatile(findings: Findings, found: Answer) -> Iterator[str]:
@@ -212,7 +212,8 @@ def _volatile(findings: Findings, found: Answer) -> Iterator[str]:
 
 
 def _group(findings: Findings, choice: Choice) -> str:
-    return f"With {loads_text(findings, choice)}: {_use(findings, choice)}"
+    said = (f"With {loads_text(findings, choice)}: {_use(findings, choice)}", _default(findings, choice))
+    return " ".join(filter(None, said))
 
 
 def _untold(findings: Findings, choice: Choice) -> str:
@@ -307,9 +308,9 @@ def _default(findings: Findings, choice: Choice) -> str:
     price = findings.cell(pick.cell_id).price_per_month
     costs = "" if price is None else f"{numbers.price(price)} a month"
     if choice.verdict == "winner" or len(choice.meant) <= max(1, len(choice.loads)):
-        return costs and f" It costs {costs}."
+        return costs and f"It costs {costs}."
     default = short_text(pick.levels, labels_of(findings.factors)) + (costs and f", price {costs}")
-    return f" Default: {default} ({_reason(findings, choice, pick)})."
+    return f"Default: {default} ({_reason(findings, choice, pick)})."
 
 
 def _reason(findings: Findings, choice: Choice, pick: Pick) -> str:

@@ -344,7 +344,7 @@
     const made = [];
     data.cells.forEach((cell, at) => {
       if (!visible[at] || cell.mean === undefined) return;
-      const row = { id: at, kind: "cell", mean: cell.mean, low: cell.low, high: cell.high, hollow: cell.low === null,
+      const row = { id: at, kind: "cell", mean: cell.mean, low: cell.low ?? cell.mean, high: cell.high ?? cell.mean, hollow: cell.low === null,
         tip: `${cell.name}: ${cell.figure}${cell.mark ? `; ${cell.mark}` : ""}`,
         verdict: cell.verdict, verdict_place: data.verdicts.indexOf(cell.verdict), none: "", none_place: 0 };
       data.factors.forEach((factor, number) => { row[`f${number}`] = factor.levels[cell.at[number]] ?? ""; row[`f${number}_place`] = cell.at[number]; });
@@ -420,7 +420,7 @@
     spec.params[PLOT_CHOICES.length + 1].value = isUpright(spec.params[0].value, spec.spec.width);
     place("explore-choices").replaceChildren();
     latest.all = undefined;
-    views.all = await drawn("all-cells", spec, cellRows(data.cells.map(shown)));
+    views.all = await drawn("all-cells", spec, cellRows(data.cells.map(data.cells.some(shown) ? shown : () => true)));
     place("explore-choices").append(labelled("Scale", choice(SCALES, state.scale, async (value) => {
       state.scale = value;
       await embedAll(drawn);

@@ -209,13 +209,13 @@
     });
     shorten(svg, by);
   }
-  // Leaves out the entries of a legend that have no visible marks of their colour.
+  // Leaves out the entries of a legend that have no visible marks of their colour. Entries without a colour stay.
   function leaveOutOfLegends(svg) {
     const inks = (one) => ["fill", "stroke"].map((name) => one.getAttribute(name)).filter((ink) => /^#(?!ffffff)/.test(ink));
     const drawn = new Set([...svg.querySelectorAll(".role-mark [aria-label]")].filter((mark) => !mark.closest(".left-out")).flatMap(inks));
     svg.querySelectorAll(".role-legend").forEach((legend) => {
       const symbols = [...legend.querySelectorAll(".role-legend-symbol path")];
-      const isThere = symbols.map((symbol) => inks(symbol).some((ink) => drawn.has(ink)));
+      const isThere = symbols.map((symbol) => !inks(symbol).length || inks(symbol).some((ink) => drawn.has(ink)));
       symbols.forEach((symbol, at) => symbol.closest(".role-scope > g").classList.toggle("left-out", !isThere[at]));
       legend.querySelector(".role-legend-title")?.classList.toggle("left-out", !isThere.includes(true));
     });
