@@ -120,7 +120,7 @@ SITUATIONS = {
     "one factor matters, the other does not": lambda: analysed(TWO, noisy(four_and_eight_are_best)),
     "all layouts of a pattern but one": lambda: analysed(
         {FILES: [1, 2, 3, 4, 5, 6], FORMAT: ["on", "off"]},
-        noisy(lambda at: 13.0 if at[FILES] == 1 or (at[FILES], at[FORMAT]) == (6, "off") else 10.0)
+        noisy(lambda at: 13.0 if at[FILES] == 1 or (at[FILES], at[FORMAT]) == (6, "off") else 10.0),
     ),
     "only the effect of a factor is certain": lambda: analysed(
         {FILES: [1, 2, 4, 8], FORMAT: ["on", "off"]}, noisy(lambda at: 10 + 9 * (at[FILES] == 1), 0.1), repetitions=2

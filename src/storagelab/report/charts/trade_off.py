@@ -150,7 +150,7 @@ def _marks(other: _Other, data: Figure, _findings: Findings) -> str:
     parts = [
         f"Large marks are the Pareto front: no other layout has as good a mean at the same {other.noun} or "
         f"{other.better}. All others are small and grey.",
-        "Lines are 95 % intervals of means. If those of two layouts overlap, chance may decide which is on the Pareto front."
+        "Lines are 95 % intervals of means. If those of two layouts overlap, chance may decide which is on it."
         if any(not row["hollow"] for row in data.rows) else "",
         "Layouts of different blocks were not tested against each other."
         if len({row["stretch"] for row in data.rows}) > 1 else "",

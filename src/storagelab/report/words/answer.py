@@ -158,8 +158,8 @@ def _choices(findings: Findings, found: Answer) -> Iterator[str]:
     elif len(choices) == 1:
         loads = len(choices[0].loads)
         under = f"Under {'both' if loads == 2 else f'all {loads}'} {compared.load_noun(findings, loads)} use"
-        yield _use(findings, choices[0], under if loads > 1 else "Use", ": ")
-        yield _default(findings, choices[0])
+        said = _use(findings, choices[0], under if loads > 1 else "Use", ": "), _default(findings, choices[0])
+        yield from filter(None, said)
     else:
         shown = choices if len(choices) == CHOICES + 1 else choices[:CHOICES]
         yield from (_group(findings, choice) for choice in shown)
