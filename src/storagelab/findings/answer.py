@@ -303,8 +303,7 @@ def _keeps(findings: Findings, cells: Sequence[CellSummary]) -> tuple[str | None
                 level = cell.levels[factor.name]
                 capacities.setdefault(repr(level), (level, set()))[1].add(cell.capacity_bytes)
         found = [(level, capacity) for level, capacity in capacities.values() if len(capacity) == 1]
-        sizes = {size for _, capacity in found for size in capacity}
-        if len(found) == len(capacities) > 1 and len(sizes) > 1:
+        if len(found) == len(capacities) > 1 and len({size for _, capacity in found for size in capacity}) > 1:
             return factor.name, tuple((level, min(capacity)) for level, capacity in found)
     return None, ()
 

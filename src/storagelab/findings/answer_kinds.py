@@ -255,8 +255,7 @@ def pattern_of(
         held, others = int((inside & good).sum()), int((inside & ~good).sum())
         return not others or held >= EXCEPTED_FROM, bool(inside[tied[0]]), held, -others
 
-    starts = product((0, 1), list(tied)[::step])
-    box = max((_grown(places, good, start, most) for most, start in starts), key=worth)
+    box = max((_grown(places, good, start, most) for most, start in product((0, 1), list(tied)[::step])), key=worth)
     everywhere = [set(column.tolist()) for column in places.T]
     pattern = Pattern(
         needed=tuple(

@@ -216,12 +216,10 @@ def tick_of(times_s: Sequence[float]) -> float:
     A tick is recognised if many times are equal to the last digit, and if all times are multiples of the same step.
     """
     values = Counter(float(f"{time_s:.9g}") for time_s in times_s if time_s > 0)
-    ties = sum(number for number in values.values() if number > 1)
-    if len(values) < 2 or ties < TIES_LEAST * values.total():
+    if len(values) < 2 or sum(number for number in values.values() if number > 1) < TIES_LEAST * values.total():
         return 0.0
     different = np.array(sorted(values))
-    gap = float(np.diff(different).min())
-    for step in (gap / parts for parts in range(1, _STEPS + 1)):
+    for step in (float(np.diff(different).min()) / parts for parts in range(1, _STEPS + 1)):
         multiples = different / step
         if np.abs(multiples - np.round(multiples)).max() < 1e-3:
             return step / float(different[0])

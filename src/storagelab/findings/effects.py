@@ -78,8 +78,7 @@ def _judged(groups: Sequence[Sequence[_Row]], fitted: Fit, blocks: Sequence[int]
     for group in groups:
         measured = [[pair for pair in row.pairs if fitted.runs[list(pair)].all()] for row in group]
         rows = [(row, pairs) for row, pairs in zip(group, measured, strict=True) if pairs]
-        found = _effects(fitted, [pairs for _, pairs in rows], family, alpha)
-        for (row, pairs), one in zip(rows, found, strict=True):
+        for (row, pairs), one in zip(rows, _effects(fitted, [pairs for _, pairs in rows], family, alpha), strict=True):
             rounds, across = _rounds(fitted, pairs), _across(pairs, blocks)
             yield effect_of(one, row.factor, row.level, row.at, rounds, across=across)
 

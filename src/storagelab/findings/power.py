@@ -74,8 +74,7 @@ def _variance_ratios(df: float) -> Vector:
     """Values of an estimated variance divided by the true variance. The values are equally likely."""
     if df >= MANY:
         return np.ones(1)
-    shares = (np.arange(_STEPS) + 0.5) / _STEPS
-    return np.asarray(special.chdtri(df, 1 - shares) / df)
+    return np.asarray(special.chdtri(df, 1 - (np.arange(_STEPS) + 0.5) / _STEPS) / df)
 
 
 def smallest_found(scatter: Scatter, cells: int, repetitions: int, families: int = 1) -> float | None:

@@ -212,8 +212,7 @@ class Case:
         is no such step, or if it explains too little of the change.
         """
         for step in self.waterfall.steps:
-            along = step.change.value * self.change_s > 0
-            if step.thing.name in names and step.sure and along:
+            if step.thing.name in names and step.sure and step.change.value * self.change_s > 0:
                 return step if abs(step.change.value) >= why.EXPLAINS * abs(self.change_s) else None
         return None
 

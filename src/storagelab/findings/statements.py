@@ -178,8 +178,7 @@ def _best(grid: _Grid, alpha: float) -> tuple[tuple[BestLevels, ...], LevelCost 
         rows = [grid.row(level, at) for level in range(len(grid.levels))]
         first = int(np.argmin(grid.fit.cells[list(rows)]))
         # All rows form one family. So if nothing differs, the largest difference is not called significant.
-        family = with_best(grid.fit, len(grid.fit.cells))
-        against = ratios(grid.fit, rows, rows[first], family, alpha)
+        against = ratios(grid.fit, rows, rows[first], with_best(grid.fit, len(grid.fit.cells)), alpha)
         if not any(one.tested for one in against.values()):
             return (), None
         judged = [against.get(row) for row in rows]

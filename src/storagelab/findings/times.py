@@ -96,8 +96,7 @@ def blocks_judged(plan: Plan, *, in_stretches: bool, simulated: bool) -> Sequenc
     """
     if simulated:
         return (0,) * len(plan.cells)
-    stretches = range(len(plan.cells)) if in_stretches else blocks_of(plan)
-    pairs = list(zip(plan.cells, stretches, strict=True))
+    pairs = list(zip(plan.cells, range(len(plan.cells)) if in_stretches else blocks_of(plan), strict=True))
     shared = min((stretch for cell, stretch in pairs if cell.config.simulated), default=0)
     return [shared if cell.config.simulated else stretch for cell, stretch in pairs]
 

@@ -128,8 +128,7 @@ def write_charts(output: Path | None, folder: Path, format_: str, findings: Find
     if place == STDOUT or (os.path.lexists(place) and not place.is_dir()):
         hint = "name a folder with --output, or write one chart alone: --chart cells"
         raise StoragelabError(f"{place} is not a folder, and each chart is a file\n  {hint}")
-    specs = wide_specs(findings, runs)
-    for name, spec in specs.items():
+    for name, spec in wide_specs(findings, runs).items():
         file = place / f"{name}.{format_}"
         write(file, _drawn(spec, format_), within=folder if output is None else place)
         tell(file)
@@ -178,8 +177,7 @@ def deliver_paper(
         if write(file, page_of(of)):
             tell(file)
     else:
-        text = as_json() if format_ == "json" else markdown(of) if format_ == "md" else as_text(of)
-        deliver(text, output)
+        deliver(as_json() if format_ == "json" else markdown(of) if format_ == "md" else as_text(of), output)
 
 
 def tell(file: Path) -> None:

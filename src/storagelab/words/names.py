@@ -252,8 +252,7 @@ def group_text(cells: Sequence[Mapping[str, JsonValue]], factors: Sequence[Facto
     texts = [cell_text(cell, labels) for cell in cells]
     if len(texts) > shown:
         return "; ".join(texts[:shown]) + f"; and {len(texts) - shown} more"
-    one_factor = all(len(cell) < 2 for cell in cells)
-    return listed(texts) if one_factor else "; ".join(texts[:-1]) + f"; and {texts[-1]}"
+    return listed(texts) if all(len(cell) < 2 for cell in cells) else "; ".join(texts[:-1]) + f"; and {texts[-1]}"
 
 
 def _levels_in_short(name: str, values: Sequence[JsonValue], labels: Labels) -> str:

@@ -26,7 +26,7 @@ MANY_TIMES = 9.0
 _LEAST_BOUND = 1.0011
 """An upper bound that is closer to 1 is shown as this value, so that the text is "at most 0.1 % slower". It is still an
 upper bound."""
-_MB = 1e6
+MB = 1e6
 _BYTE_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")
 _MAKERS_UNITS = ("bytes", "KB", "MB", "GB", "TB", "PB")
 _UNIT = (
@@ -254,7 +254,7 @@ def limit_text(rate: str, limit: float) -> str:
     what = "read" if rate.startswith("read") else "write"
     if rate.endswith("iops"):
         return f"{significant(limit)} {what}s/s"
-    return f"{significant(limit / _MB)} MB/s {'read' if what == 'read' else 'written'}"
+    return f"{significant(limit / MB)} MB/s {'read' if what == 'read' else 'written'}"
 
 
 def count(value: float | None) -> str:
@@ -456,7 +456,7 @@ def quantity_text(name: str, value: JsonValue | None) -> str:
     if name == "usable_bytes":
         return capacity(value)
     if name.endswith("bytes_per_s"):
-        return f"{significant(value / 1e6)} MB/s"
+        return f"{significant(value / MB)} MB/s"
     if name.endswith("_per_s"):
         what = name.removesuffix("_per_s").replace("_", " ")
         return f"{significant(value)} {'IO' if what == 'ios' else what}/s"

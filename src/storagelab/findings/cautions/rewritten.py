@@ -40,5 +40,4 @@ def check_rewritten(evidence: Evidence) -> Iterator[Rewritten]:
         if check.name == REWRITTEN
     ]
     if found:
-        cells = evidence.named({cell_id for cell_id, _ in found})
-        yield Rewritten(cells=cells, runs=len(found), example=found[0][1])
+        yield Rewritten(cells=evidence.named({cell_id for cell_id, _ in found}), runs=len(found), example=found[0][1])

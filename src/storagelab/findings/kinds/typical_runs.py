@@ -75,8 +75,7 @@ def find(evidence: Evidence) -> Iterator[TypicalRun]:
         return
     slow: dict[int, list[Outlier]] = {}
     for one in basis.odd:
-        cell_id = evidence.plan.cells[one.cell].cell_id
-        if one.ratio > 1 and (cell_id, basis.rounds[one.round]) not in basis.left_out:
+        if one.ratio > 1 and (evidence.plan.cells[one.cell].cell_id, basis.rounds[one.round]) not in basis.left_out:
             slow.setdefault(one.cell, []).append(one)
     for _, cells in loads_of(evidence.experiment.factors, evidence.plan.cells):
         yield from _of_a_load(evidence, cells, slow)

@@ -42,8 +42,7 @@ def _rows(findings: Findings, _runs: Sequence[Run]) -> Figure:
     cells = fastest_first(findings, (cell for cell in findings.cells if cell.waits and cell.available_s))
     if findings.wait_names:
         cells = [cell.model_copy(update={"waits": in_classes(cell.waits)}) for cell in cells]
-    must = [cell.cell_id for cell in must_show(findings)]
-    drawn = choose([cell.cell_id for cell in cells], must, MAX_BARS)
+    drawn = choose([cell.cell_id for cell in cells], [cell.cell_id for cell in must_show(findings)], MAX_BARS)
     left, colours = len(cells) - len(drawn), _wait_colours(cells)
     return Figure(
         rows=[row | {"drawn": cell.cell_id in drawn} for cell in cells for row in _stack(cell, colours)],

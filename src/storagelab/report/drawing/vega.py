@@ -158,8 +158,7 @@ def finished(
     if count > 1:
         assert panels is not None
         height_px = height_px or (form.panel_height_px if count < 7 else 120)
-        lines = _titles_in_lines(layers, int(height_px / LETTER_PX))
-        axis_px += (lines - 1) * (FONT_PX + 2)
+        axis_px += (_titles_in_lines(layers, int(height_px / LETTER_PX)) - 1) * (FONT_PX + 2)
         width = form.panel_width_px(count, axis_px * (form.columns(count) if apart == "y" else 1))
         letter_px = WIDER * BOLD * LETTER_PX
         titles = in_lines({name: wrapped(text, int(width / letter_px)) for name, text in panels.items()})
@@ -303,8 +302,7 @@ def _made() -> bytes:
 
 def _of(packed: bytes) -> Runtime:
     """Returns the runtime from a gzip file's content. Raises OSError, EOFError or zlib.error if it is damaged."""
-    script = gzip.decompress(packed)
-    return Runtime(letters(packed), base64.b64encode(hashlib.sha256(script).digest()).decode())
+    return Runtime(letters(packed), base64.b64encode(hashlib.sha256(gzip.decompress(packed)).digest()).decode())
 
 
 def _kept_in() -> Path:

@@ -62,8 +62,7 @@ def json_pieces(experiment: Experiment, plan: Plan, runs: Sequence[Run], finding
     for run in sorted(runs, key=lambda run: (run.repetition, run.attempt, run.sequence)):
         by_cell.setdefault(run.cell_id, []).append(run)
     for number, cell in enumerate(plan.cells):
-        content = _cell(cell, by_cell[cell.cell_id], summaries.get(cell.cell_id))
-        yield ("," if number else "") + text_of(content)
+        yield ("," if number else "") + text_of(_cell(cell, by_cell[cell.cell_id], summaries.get(cell.cell_id)))
     yield f'],"findings":{text_of(_findings(findings))}}}\n'
 
 

@@ -228,8 +228,7 @@ def series(findings: Findings, runs: Sequence[Run], cells: Sequence[CellSummary]
 
 def packed(known: Json) -> str:
     """Returns data in the form that a page contains: compressed JSON, encoded as letters."""
-    text = json.dumps(known, allow_nan=False, separators=(",", ":"))
-    return letters(gzip.compress(text.encode(), 9, mtime=0))
+    return letters(gzip.compress(json.dumps(known, allow_nan=False, separators=(",", ":")).encode(), 9, mtime=0))
 
 
 def _stretches(figures: int, columns: int, least: int, most: int) -> int:

@@ -35,7 +35,7 @@ def capture_page(capture: Capture, name: str) -> str:
 
 
 def over_time(capture: Capture) -> list[Row]:
-    """Returns the rows of the chart: `mb_per_s` (MiB/s) of each object (`line`) over time, for each volume and
+    """Returns the rows of the chart: `mb_per_s` (MB/s) of each object (`line`) over time, for each volume and
     direction (`panel`).
     """
     manifest = capture.manifest
@@ -58,7 +58,7 @@ def over_time(capture: Capture) -> list[Row]:
     names = [name for name in (*most, _OTHERS) if any(one == name for _, one, _ in found)]
     steps = range(int(-(-manifest.seconds // step_s)))
     return [
-        {"panel": panel, "line": name, "second": step * step_s, "mb_per_s": found[panel, name, step] / step_s / 2**20}
+        {"panel": panel, "line": name, "second": step * step_s, "mb_per_s": found[panel, name, step] / step_s / 1e6}
         for panel in panels for name in names for step in steps
     ]  # fmt: skip
 

@@ -111,8 +111,7 @@ def _environment(runs: Sequence[Run]) -> Iterator[Table]:
             name = path[-1] if "settings" in path[:-1] else _label(path[-1:])
             groups[path[:-1]].append([name, _values(path[-1], values, len(usable))])
     for group, rows in groups.items():
-        parts = [_CLIENT if part == "client" else part.replace("_", " ") for part in group]
-        title = " · ".join(parts) or "other facts"
+        title = " · ".join(_CLIENT if part == "client" else part.replace("_", " ") for part in group) or "other facts"
         heading = title[0].upper() + title[1:]
         folded = f"{heading}: {len(rows)} facts" if len(rows) > MAX_FACTS_OPEN else ""
         yield Table(_FACTS, rows, f"{heading}, as read at each run", folded=folded)

@@ -132,8 +132,7 @@ def _line(texts: Sequence[str], columns: Sequence[Column], widths: Sequence[int]
     for number, (text, column, width) in enumerate(zip(texts, columns, widths, strict=True)):
         plain = text.replace(_BREAK, " ")
         space = " " * max(0, width - cell_len(plain))
-        padded = space + plain if column.right else plain + space
-        line.append(padded, style=style or column.style)
+        line.append(space + plain if column.right else plain + space, style=style or column.style)
         line.append(" " * GAP if number < len(columns) - 1 else "")
     line.rstrip()
     return line

@@ -97,8 +97,7 @@ def _runs_text(experiment: Experiment, plan: Plan, facts: PlanFacts) -> str:
     )
     if not facts.runs_stored:
         return text
-    left = len(plan.runs) - facts.runs_stored
-    return f"{text}; {count(facts.runs_stored)} stored already, {count(left)} to go"
+    return f"{text}; {count(facts.runs_stored)} stored already, {count(len(plan.runs) - facts.runs_stored)} to go"
 
 
 def _order_text(experiment: Experiment, plan: Plan) -> str:

@@ -55,8 +55,7 @@ def print_figures(console: Console, profile: Profile, *, sources: bool) -> None:
         Column("value", [_value(name, figure.value) for name, figure in figures]),
         Column("label", [figure.label for _, figure in figures], right=False),
     ]
-    below = [figure.source for _, figure in figures] if sources else ()
-    print_table(console, columns, indent=0, below=below)
+    print_table(console, columns, indent=0, below=[figure.source for _, figure in figures] if sources else ())
     if not sources:
         print_paragraph(console, "--sources prints where each figure comes from.", first="  ")
 

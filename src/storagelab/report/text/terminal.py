@@ -233,8 +233,7 @@ def _print_table(console: Console, table: Table) -> None:
     blank(console)
     print_paragraph(console, table.caption, style="bold")
     columns = columns_of(table, table.rows[:_ROWS])
-    styles = [_STYLES.get(kind.partition(" ")[0], "") for kind in table.row_kinds]
-    print_table(console, columns, rows_styled=styles)
+    print_table(console, columns, rows_styled=[_STYLES.get(kind.partition(" ")[0], "") for kind in table.row_kinds])
     if (left := len(table.rows) - _ROWS) > 0:
         print_paragraph(console, f"... and {left} more rows; the report has them all.", first="  ")
 

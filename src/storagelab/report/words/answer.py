@@ -224,8 +224,7 @@ def _untold(findings: Findings, choice: Choice) -> str:
         return ""
     number, runs = len(cells) // max(1, len(choice.loads)), min(cell.runs_ok + cell.runs_unverified for cell in cells)
     of = f"{number} of the {choice.layouts}" if number < choice.layouts else f"the {number}"
-    layouts = noun(findings.layout_factors, choice.layouts)
-    return f"{of} {layouts} can't be told apart with {plural(runs, 'repetition')}"
+    return f"{of} {noun(findings.layout_factors, choice.layouts)} can't be told apart with {plural(runs, 'repetition')}"
 
 
 def is_bounded(findings: Findings, choice: Choice) -> bool:
@@ -261,8 +260,7 @@ def slower_text(findings: Findings, choice: Choice) -> str:
     """Says how much slower than the fastest the layouts of a choice may be. Then it gives the number of other layouts
     that may be the fastest, with the verdict that they have in the ladder.
     """
-    of_one_load = choice.tied[: len(choice.tied) // max(1, len(choice.loads))]
-    left = [one for one in of_one_load if one not in choice.meant]
+    left = [one for one in choice.tied[: len(choice.tied) // max(1, len(choice.loads))] if one not in choice.meant]
     number = len(left)
     counted = choice.at_most_slower is None and pattern_text(findings, choice).endswith("below")
     kinds, untold = {verdict_of(findings, one).kind for one in left}, f"{'is' if number == 1 else 'are'} not told apart"
@@ -341,8 +339,7 @@ def _none(findings: Findings, found: Answer) -> Iterator[str]:
     """Says why there is nothing to choose."""
     layout = noun(findings.layout_factors, 1)
     if findings.verdict == "single-cell" or len(findings.cells) == 1:
-        figure = compared.judged_text(findings, findings.cells[0])
-        yield f"There was one layout, so there is none to choose: {figure}."
+        yield f"There was one layout, so there is none to choose: {compared.judged_text(findings, findings.cells[0])}."
     elif found.layouts == 1:
         number = len(findings.loads)
         start = f"One layout was run under {number} {compared.load_noun(findings, number)}, so there is none to choose"
@@ -386,8 +383,7 @@ def _why(findings: Findings, found: Answer, most: int | None) -> Iterator[str]:
     """Says what changed with each explained factor: the first `most` steps, or all steps if `most` is None."""
     names = Names(findings)
     if (slowest := found.slowest_at_limit) is not None:
-        layout = findings.cell(slowest.cell_id).text
-        yield f"Why: the slowest, {layout}: {_at_limit(slowest.limit)}."
+        yield f"Why: the slowest, {findings.cell(slowest.cell_id).text}: {_at_limit(slowest.limit)}."
     differs = any(row.distinguishable for row in findings.comparisons) and any(cell.spent for cell in findings.cells)
     if differs and adds_up(findings) and not found.causes and slowest is None:
         yield "Why: not shown, because no factor's own effect is certain."

@@ -185,8 +185,7 @@ def _ladder(found: Compare) -> Ladder:
         )
         for one in rows
     ]  # fmt: skip
-    what = f"time{PER[found.compared]} in {found.second.name}"
-    return Ladder("", what, 2, tuple(rungs), MOST, over=found.first.name)
+    return Ladder("", f"time{PER[found.compared]} in {found.second.name}", 2, tuple(rungs), MOST, over=found.first.name)
 
 
 def _mark(ratio: Estimate | None) -> str:
@@ -210,8 +209,7 @@ def manifest_table(found: Compare, runs: Mapping[str, Sequence[Run]]) -> Table:
     asked = list(_spec_differences(found))
     made = environment_differences(found, (runs[names[0]], runs[names[1]]))
     known = {(key.removeprefix("spec: "), *change) for key, *change in asked}
-    rows = (*asked, *(one for one in made if one not in known))
-    whole = [list(map(masked, row)) for row in rows]
+    whole = [list(map(masked, row)) for row in (*asked, *(one for one in made if one not in known))]
     cut = [[text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..." for text in row] for row in whole]
     return Table(headings, cut)
 

@@ -137,8 +137,7 @@ def _table(
         Heading("in order ", meaning="writes that begin where the last write of the same file ended"),
         Heading("syncs/s"),
     ]  # fmt: skip
-    rows = [[*first, *_asked(of, seconds)] for first, of in zip(firsts, sums, strict=True)]
-    return Table([*headings, *asked], rows)
+    return Table([*headings, *asked], [[*first, *_asked(of, seconds)] for first, of in zip(firsts, sums, strict=True)])
 
 
 def _asked(sums: dict[str, Sum], seconds: float) -> list[str]:

@@ -64,8 +64,7 @@ def quantity(findings: Findings) -> str:
 
 def spender(findings: Findings) -> str:
     """Returns the word for the thing to whose time the seconds of waits add up: "transaction" or "session"."""
-    each = any(cell.each_s is not None for cell in findings.cells)
-    return "transaction" if each else "session"
+    return "transaction" if any(cell.each_s is not None for cell in findings.cells) else "session"
 
 
 def by_latency(findings: Findings) -> bool:
@@ -195,8 +194,7 @@ def effect_change(findings: Findings, effect: Effect) -> str:
     if effect.reverses:
         at = [one for one in at_levels(findings, effect) if one.distinguishable]
         ends = [pick(at, key=lambda one: one.ratio.value) for pick in (min, max)]
-        texts = [f"{effect_change(findings, one)} with {level_text(one.at)}" for one in ends]
-        return ", but ".join(texts)
+        return ", but ".join([f"{effect_change(findings, one)} with {level_text(one.at)}" for one in ends])
     if moves_throughput(findings, effect):
         rate = effect.ratio.inverse
         interval = numbers.ends_in_brackets(rate, numbers.significant, "joint 95 % CI ") or " (not tested)"

@@ -14,8 +14,6 @@ from storagelab.report.words.ladder import on_one_scale
 from storagelab.words import numbers
 from storagelab.words.names import listed
 
-_MB = 1e6
-
 
 def predicted_paper(found: Prediction) -> Document:
     """Returns the report on a prediction: the verdict, the layouts, and each layout's load on its volumes."""
@@ -112,7 +110,7 @@ def _volumes(one: LayoutPrediction) -> Table:
                 Heading("share of its limit")]  # fmt: skip
     rows = [
         [
-            load.volume, numbers.significant(load.requests_per_s), numbers.significant(load.bytes_per_s / _MB),
+            load.volume, numbers.significant(load.requests_per_s), numbers.significant(load.bytes_per_s / numbers.MB),
             "" if load.read_share is None else numbers.percent(load.read_share, 0),
             "can't say" if load.used_share is None else numbers.percent(min(1.0, load.used_share), 0),
         ]
@@ -138,8 +136,7 @@ def beside_sentence(found: Beside, predicted: str, measured: str) -> str:
     if (error := found.median_error) is not None and (worst := found.worst) is not None:
         most = f"; at most {numbers.percent(abs(worst.error))}, {worst.name}" if len(found.rows) > 2 else ""
         ratios = f"; ratios are off by {numbers.percent(error)} (median{most})"
-    known = [row for row in found.rows if row.missed is not None]
-    if not known:
+    if all(row.missed is None for row in found.rows):
         return f"{order}{ratios}."
     missed = listed([row.name for row in found.missed])
     return f"{order}{ratios}. " + (f"Missed: {missed}." if missed else "No interval is missed.")

@@ -87,8 +87,7 @@ def _on_what_is_compared(findings: Findings) -> list[str]:
     if not compared.by_rate(findings) or len(findings.cells) < 2:
         return []
     if compared.set_time(findings):
-        per = compared.per(findings)
-        return [f"The spec sets how long all runs last, so they are compared by their time{per}."]
+        return [f"The spec sets how long all runs last, so they are compared by their time{compared.per(findings)}."]
     which = noun(findings.factors, 2).capitalize()
     verb = f"{'insert' if findings.unit == 'rows' else 'do'} different numbers of {findings.unit}"
     return [f"{which} {verb}, so they are compared by their time{compared.per(findings)}."]
@@ -316,8 +315,7 @@ def to_decide(findings: Findings, found: Answer) -> Iterator[str]:
     told = [*Ceiling.sentences(findings)]
     for choice in used[:CHOICES]:
         start = f"With {loads_text(findings, choice)}: " if len(found.choices) > 1 else ""
-        parts = (_gained(findings, choice), _priced(findings, choice))
-        told += [capital(f"{start}{text}.") for text in parts if text]
+        told += [capital(f"{start}{text}.") for text in (_gained(findings, choice), _priced(findings, choice)) if text]
     yield from told
     tied = [one for one in used if len(one.meant) > max(1, len(one.loads))]
     number = sum(len(one.loads) for one in tied)

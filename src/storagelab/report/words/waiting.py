@@ -166,8 +166,7 @@ def audit_sentences(cell: CellSummary) -> list[str]:
 
 def wait_footnotes(rows: Sequence[TableRow]) -> list[str]:
     """Says how a table's figures were obtained, and what its empty columns mean."""
-    methods = {row.method for row in rows}
-    notes = [note for method, note in _METHOD_NOTES.items() if method in methods]
+    notes = [note for method, note in _METHOD_NOTES.items() if any(row.method == method for row in rows)]
     lines = ["; ".join(notes)] if notes else []
     if any(row.resource_s is None for row in rows):
         lines.append("Resource_S and Signal_S are empty where the split could not be measured.")

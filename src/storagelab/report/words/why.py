@@ -21,7 +21,6 @@ _OF_DEVICES: dict[Quantity, str] = {
     "write_bytes_per_s": "written, MB/s",
     "read_latency_s": "time of a read", "write_latency_s": "time of a write", "queue": "requests under way",
 }  # fmt: skip
-_MB = 1e6
 MAX_STEPS = 14
 MAX_CROWDS = 3
 SMALLER = "smaller changes"
@@ -182,7 +181,7 @@ def _figures(step: Step, waterfall: Waterfall) -> list[str]:
 def figure_text(quantity: Quantity, value: float) -> str:
     if quantity in ("read_latency_s", "write_latency_s"):
         return numbers.seconds(value)
-    return numbers.significant(value / _MB if quantity.endswith("bytes_per_s") else value)
+    return numbers.significant(value / numbers.MB if quantity.endswith("bytes_per_s") else value)
 
 
 def device_table(devices: Sequence[DeviceChange], before: str, after: str) -> Table:
@@ -235,7 +234,6 @@ def pair_paper(findings: Findings, before: str, after: str, ratio: Estimate | No
         verdict = f"{change}No waterfall: waits add up to the mean transaction's time, which is not compared here."
         return paper(title, provenance, verdict, notes, (devices,))
     table = waterfall_table(case.waterfall, before, after, ratio, case.parts)
-    caption = "How a connection spent its time (-: a part of the row above)"
-    spent = table.called(caption, ranks={"95 % interval, s": 1})
+    spent = table.called("How a connection spent its time (-: a part of the row above)", ranks={"95 % interval, s": 1})
     notes += crowd_sentence(case, after if case.change_s > 0 else before)
     return paper(title, provenance, why_sentence(case, after, before, ratio, per), notes, (spent, devices))
