@@ -100,16 +100,16 @@ def _columns(findings: Findings, cells: Sequence[CellSummary]) -> Iterator[Colum
     yield from _figure_columns(findings, cells)
     yield Column(Heading(RATIO, "text"), partial(_ratio, findings), rank=6)
     yield Column(Heading("verdict", "text"), verdict)
-    yield from _factor_columns(findings)
-    if compared.of_both_kinds(findings):
-        yield Column(Heading("provenance", "text"), lambda cell: _entry(cell.provenance, str))
     yield Column(Heading("price a month"), lambda cell: _entry(cell.price_per_month, numbers.price))
-    if not raw_io:
-        meaning = "the largest wait except for the client, and its share of session time (connections × elapsed)"
-        yield Column(Heading("top wait", "text", meaning), _top_wait, rank=7)
     sizes = {cell.cell_id: cell.capacity_bytes for cell in findings.cells if cell.capacity_bytes}
     if len(set(sizes.values())) > 1:
         yield Column(Heading("capacity", meaning="of the data's volumes"), partial(_of, sizes, numbers.capacity), 8)
+    yield from _factor_columns(findings)
+    if compared.of_both_kinds(findings):
+        yield Column(Heading("provenance", "text"), lambda cell: _entry(cell.provenance, str))
+    if not raw_io:
+        meaning = "the largest wait except for the client, and its share of session time (connections × elapsed)"
+        yield Column(Heading("top wait", "text", meaning), _top_wait, rank=7)
     yield from _columns_beside(findings, cells)
     for one in findings.cautions:
         if isinstance(one, Refused):  # its shares are the fractions of transactions that were refused or retried
