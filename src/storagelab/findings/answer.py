@@ -376,8 +376,7 @@ def _explained(findings: Findings, gains: Sequence[Gain]) -> list[str]:
     """
     if not adds_up(findings):
         return []
-    chosen = [gain for gain in gains if gain.seen][:FACTORS_EXPLAINED] or gains[:1]
-    return [gain.factor for gain in chosen]
+    return [gain.factor for gain in gains if gain.seen][:FACTORS_EXPLAINED] or [gain.factor for gain in gains[:1]]
 
 
 def _causes(findings: Findings, factor: str) -> Iterator[Cause]:

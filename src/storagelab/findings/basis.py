@@ -303,8 +303,7 @@ def lost_in_crash(config: Config, found: Measurement) -> set[str | None]:
     synced. A volume that only temporary files use may be in memory."""
     placed = (name for what, name in config.placed.items() if what != TEMPORARY)
     kept = {*config.data_volumes, config.log_volume, *placed}
-    settings = found.durability.settings if found.durability is not None else ()
-    if any(one.loses == "everything" for one in settings):
+    if found.durability is not None and any(one.loses == "everything" for one in found.durability.settings):
         return kept
     return {name for name, facts in volumes_of(found) if name in kept and is_in_memory(facts)}
 

@@ -19,6 +19,8 @@ from storagelab.stats.intervals import ALPHA, t_point
 
 OUTLIER_DEVIATION = 3.5
 OUTLIER_CHANGE = 0.05
+RUNS_LEAST = 4
+"""No run is odd in a cell with fewer runs, because the median of three runs is one of these runs."""
 MEDIAN_EFFICIENCY = 0.37
 """The efficiency of the median absolute deviation relative to the standard deviation, if values are normally
 distributed (Hampel 1974).
@@ -55,11 +57,10 @@ def outliers(log_s: Matrix) -> list[Outlier]:
     chance.
 
     The limit of chance grows with the number of runs, so that only about one of 20 experiments without odd runs has a
-    false alarm. Cells with fewer than four runs are not checked, because the median of three runs is one of these runs.
-    Experiments with fewer than twelve runs are not checked, either.
+    false alarm. Cells with fewer than `RUNS_LEAST` runs and experiments with fewer than twelve are not checked.
     """
     runs_of_cell = (~np.isnan(log_s)).sum(axis=1)
-    judged = runs_of_cell >= 4
+    judged = runs_of_cell >= RUNS_LEAST
     if judged.sum() < 2 or runs_of_cell[judged].sum() < 12:
         return []
     rounds_at = np.flatnonzero((~np.isnan(log_s[judged])).any(axis=0))

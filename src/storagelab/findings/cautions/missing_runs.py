@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from storagelab.findings.basis import Evidence
 from storagelab.findings.model import Caution, Findings
 from storagelab.model.plan import REPETITIONS_SOUND
+from storagelab.stats.stalls import RUNS_LEAST
 from storagelab.words.names import without_stop
 from storagelab.words.numbers import count, plural
 
@@ -45,9 +46,10 @@ class FewRepetitions(Caution):
     def sentence(self, findings: Findings) -> str:
         where = self.where(findings)
         per = f"in some cells{where}" if where else "per cell"
+        odd = f", and odd runs are marked (with fewer than {RUNS_LEAST}, none is)" * (self.repetitions < RUNS_LEAST)
         return (
             f"With {count(self.repetitions)} runs {per}, intervals are wide, and only large differences can be shown. "
-            f"With {count(self.sound)} or more repetitions, intervals are narrower."
+            f"With {count(self.sound)} or more repetitions, intervals are narrower{odd}."
         )
 
     def brief(self, findings: Findings) -> str:

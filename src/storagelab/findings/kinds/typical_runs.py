@@ -91,8 +91,7 @@ def _of_a_load(evidence: Evidence, cells: Sequence[int], slow: dict[int, list[Ou
         if cell not in means or evidence.basis.blocks[cell] != evidence.basis.blocks[fastest]:
             continue
         typical = means[cell] + float(np.nanmedian(fitted.every.residuals[cell]))
-        apart = means[cell] - typical > math.log1p(APART_LEAST)
-        if apart and (cell == fastest or typical < means[fastest]):
+        if means[cell] - typical > math.log1p(APART_LEAST) and (cell == fastest or typical < means[fastest]):
             yield TypicalRun(
                 cell_id=plan.cells[cell].cell_id, runs=int(fitted.runs[cell]), slow=len(odd),
                 times_as_long=max(one.ratio for one in odd), fastest=plan.cells[fastest].cell_id,
