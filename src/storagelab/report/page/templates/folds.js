@@ -145,6 +145,7 @@
     const { cells, names, visible, words } = filter;
     const cellOf = (label) => (names.find(([name]) => label.endsWith(`; ${name}`) || (label.startsWith(name) && /^(:|, |$)/.test(label.slice(name.length)))) || [])[1];
     const at = new Map(cells.map((cell, number) => [cell.id, number]));
+    const numberOf = (head) => at.get(head.textContent.split(/[: ]/)[0]);
     part.querySelectorAll("figure:has(.wide)").forEach((figure) => {
       const whole = api.whole[figure.id.replace(/^figure-/, "")];
       if (whole) {
@@ -165,17 +166,17 @@
       const chosen = visible.filter(Boolean).length;
       const isEmpty = isOfCells && !there.size;
       figure.parentElement.classList.toggle("empty", isEmpty);
-      const isStarred = document.querySelector("#cells-table .recommended:not([hidden])");
+      const isStarred = [...document.querySelectorAll("#cells-table .recommended th")].some((head) => there.has(numberOf(head)));
       caption.querySelectorAll(isStarred ? ".hidden" : ".hidden, .star").forEach((one) => { one.hidden = isOfCells && Boolean(words); });
       const unnamed = figure.querySelector(".wide .role-legend-title.left-out")?.textContent.replace(/ \(.*/, "");
-      const drawn = `Drawn: ${there.size < chosen ? `${whole ? "the fastest " : ""}${there.size} of ${chosen} cells, ` : ""}${words}${unnamed ? `; none is ${unnamed}` : ""}. `;
+      const drawn = `Drawn: ${there.size < chosen ? `${whole ? "the fastest " : ""}${there.size} of ${chosen} cells, ` : ""}${words}${unnamed ? `; none is ${unnamed} of all cells` : ""}. `;
       const ids = [...new Set(marks.map((mark) => mark.cell))].map((number) => cells[number]?.id);
       const none = chosen ? `This chart has only ${ids.length} of ${cells.length} cells${ids.length > MOST_NAMED ? "" : ` (${ids.sort().join(", ")})`}, and the filters leave out all of them. “Two cells side by side” shows any cell.` : "No cell passes the filters.";
       caption.querySelector(".of").textContent = isEmpty ? none : words && `${isOfCells ? drawn : ""}Of all layouts: `;
       figure.dataset.filter = isOfCells ? words : "";
     });
     part.querySelectorAll("tbody tr > th:first-child").forEach((head) => {
-      const number = at.get(head.textContent.split(/[: ]/)[0]);
+      const number = numberOf(head);
       if (number !== undefined && !head.closest("#explore")) head.parentElement.hidden = !visible[number];
     });
   }
@@ -209,14 +210,20 @@
     });
     shorten(svg, by);
   }
-  // Leaves out the entries of a legend that have no visible marks of their colour. Entries without a colour stay.
+  // Leaves out the entries of a legend that have no visible marks of their colour or, in the colour of text, of their shape.
+  // A layout with a star has a star instead of this shape.
+  const isStar = (one) => /^M[^L]*(L[^L]*){9}Z$/.test(one.getAttribute("d"));
+  function looks(one) {
+    const ink = ["fill", "stroke"].map((name) => one.getAttribute(name)).find((value) => /^(#(?!ffffff)|currentColor)/.test(value));
+    return ink !== "currentColor" ? ink : isStar(one) ? "★" : one.getAttribute("d")?.replace(/[\d.]+/g, "");
+  }
   function leaveOutOfLegends(svg) {
-    const inks = (one) => ["fill", "stroke"].map((name) => one.getAttribute(name)).filter((ink) => /^#(?!ffffff)/.test(ink));
-    const drawn = new Set([...svg.querySelectorAll(".role-mark [aria-label]")].filter((mark) => !mark.closest(".left-out")).flatMap(inks));
+    const drawn = new Set([...svg.querySelectorAll(".role-mark [aria-label]")].filter((mark) => !mark.closest(".left-out")).map(looks));
     svg.querySelectorAll(".role-legend").forEach((legend) => {
       const symbols = [...legend.querySelectorAll(".role-legend-symbol path")];
-      const isThere = symbols.map((symbol) => !inks(symbol).length || inks(symbol).some((ink) => drawn.has(ink)));
-      symbols.forEach((symbol, at) => symbol.closest(".role-scope > g").classList.toggle("left-out", !isThere[at]));
+      const entryOf = (symbol) => symbol.closest(".role-scope > g");
+      const isThere = symbols.map((symbol) => !looks(symbol) || drawn.has(looks(symbol)) || drawn.has(entryOf(symbol).textContent[0]));
+      symbols.forEach((symbol, at) => entryOf(symbol).classList.toggle("left-out", !isThere[at]));
       legend.querySelector(".role-legend-title")?.classList.toggle("left-out", !isThere.includes(true));
     });
   }
