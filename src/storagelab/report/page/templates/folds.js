@@ -70,8 +70,8 @@
   }
 
   // Paper has the answer, every cell, each chart once, the waits of the fastest cell and of the last one, and how they
-  // were measured. The style for paper also shows closed parts. A chart may shrink to the fraction SMALLEST of its size.
-  const TALL_PX = 620, SHEET_PX = (271 / 25.4) * 96, SMALLEST = 0.7;
+  // were measured. The style for paper also shows closed parts.
+  const TALL_PX = 620;
   const moved = [];
   window.addEventListener("beforeprint", () => {
     parts.forEach(fill);
@@ -93,48 +93,11 @@
       const next = chart.nextElementSibling;
       if (!chart.matches(".half") && next?.matches(".chart") && isLow(chart) && isLow(next)) [chart, next].forEach((one) => one.classList.add("half"));
     });
-    asOnPaper(() => fitSheets(charts.filter((chart) => chart.checkVisibility())));
   });
   window.addEventListener("afterprint", () => {
     moved.splice(0).forEach((back) => back());
     if (chooser) put(api.cells.find(([anchor]) => anchor === list.value));
   });
-
-  // Calls a function while the page has the style and the width of paper.
-  function asOnPaper(run) {
-    const rules = [...document.styleSheets].flatMap((sheet) => [...sheet.cssRules]).filter((rule) => rule.media);
-    const before = rules.map((rule) => rule.media.mediaText);
-    rules.forEach(({ media }) => { media.mediaText = media.mediaText.includes("print") ? "all" : "not all"; });
-    document.body.style.width = "186mm";
-    run();
-    document.body.style.width = "";
-    rules.forEach((rule, at) => { rule.media.mediaText = before[at]; });
-  }
-
-  // If a chart is a little too high for the rest of its sheet, it is made smaller.
-  function fitSheets(charts) {
-    const start = byId("answer").getBoundingClientRect().bottom;
-    const drawings = (chart) => [...chart.querySelectorAll("svg")];
-    charts.forEach((chart) => drawings(chart).forEach((svg) => { svg.style.maxHeight = ""; }));
-    let before = {};
-    const places = charts.map((chart) => {
-      const { top: row, bottom } = chart.getBoundingClientRect();
-      const high = Math.max(...drawings(chart).map((svg) => svg.getBoundingClientRect().height));
-      const headed = chart.matches(":first-child") ? chart.closest("section").getBoundingClientRect().top : row;
-      before = { chart, high, row, top: row === before.row ? before.top : headed - start, bottom: bottom - start };
-      return before;
-    });
-    let [shift, next] = [0, 0];
-    places.forEach(({ chart, high, row, top, bottom }, at) => {
-      const isSecond = row === places[at - 1]?.row;
-      if (!isSecond) shift = next;
-      const used = (top + shift) % SHEET_PX, over = used + bottom - top - SHEET_PX + 8;
-      const fits = high - over >= SMALLEST * high;
-      if (over > 0 && fits) drawings(chart).forEach((svg) => { svg.style.maxHeight = `${high - over}px`; });
-      const then = over <= 0 ? shift : fits ? shift - over : shift + SHEET_PX - used;
-      next = isSecond ? Math.max(next, then) : then;
-    });
-  }
 
   // The filters apply to single cells: the list of cells, rows of tables, and marks of charts. The label of such a mark
   // begins or ends with the name of its cell. Comparisons of levels use all cells. Captions say what applies.
