@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 
 from storagelab.findings.model import CellSummary, Findings, Sample
 from storagelab.findings.times import WITH_SYNC, figures_beside, is_synced, latency_of
@@ -43,15 +42,13 @@ def _rows(findings: Findings, _runs: Sequence[Run]) -> chart.Figure:
     if number > MAX_RUNS_DRAWN:
         said = f"The {numbers.count(number)} single runs are too many to draw."
         return replace(data, hidden=f"{said} {data.hidden}".strip())
-    of_cell = partial(_points, findings, data)
-    return replace(data, points=[point for cell in drawn for point in of_cell(cell, samples[cell.cell_id])])
+    return replace(data, points=[one for cell in drawn for one in _points(findings, data, cell, samples[cell.cell_id])])
 
 
 def _row(findings: Findings, cell: CellSummary, sample: Sample) -> chart.Row:
     runs = sample.points
-    values = [bare(compared.times(findings) * run.value) for run in runs[:_RUNS_LISTED]] + ["…"] * (
-        len(runs) > _RUNS_LISTED
-    )
+    values = [bare(compared.times(findings) * run.value) for run in runs[:_RUNS_LISTED]]
+    values += ["…"] * (len(runs) > _RUNS_LISTED)
     tip = f"{cell.name}: mean {compared.judged_text(findings, cell)}, {numbers.plural(len(runs), 'run')}"
     return chart.scaled(sample.mean, compared.times(findings)) | {"runs": "  ".join(values), "tip": tip}
 
@@ -93,7 +90,8 @@ def _table(data: chart.Figure, _findings: Findings) -> Table:
 
 
 _CELLS = chart.Chart(
-    "cells", "cells", _title, _rows, _draw, lambda _data, findings: headline(findings), _marks, _table
+    "cells", "cells", _title, _rows, _draw,
+    lambda data, findings: headline(findings, default=not any(row["pick"] for row in data.rows)), _marks, _table,
 )  # fmt: skip
 
 

@@ -50,7 +50,7 @@ CHART = Chart(
     title=lambda findings: findings.question or findings.experiment,
     rows=_rows,
     draw=partial(ratios, title="time / fastest"),
-    finding=lambda _data, findings: headline(findings),
+    finding=lambda data, findings: headline(findings, default=not any(row["pick"] for row in data.rows)),
     marks=lambda data, _findings: (
         f"Each layout's time divided by the fastest's, with joint 95 % intervals. {axis_of(data, '', 1.0).says}"
     ).strip(),

@@ -52,6 +52,8 @@ VEGA_LITE_SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 AXIS_PX = 74
 """The width of a vertical axis of figures with its title."""
 _GAP_PX = 18
+_SHORT = "(domain('y')[1] || domain('child_y')[1]) < 1e5 ? datum.label : format(datum.value, '~s')"
+"""Labels of an axis: all as 80k if its end is large. The scale is `child_y` if each panel has its own axis."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,7 @@ def config(form: Form) -> Spec:
                         "domainOpacity": 0.5, "tickColor": palette.INK, "tickOpacity": 0.5, "labelPadding": 5,
                         "titlePadding": 9, "tickSize": 4},
         "axisY": {"domain": False, "ticks": False, "tickCount": 5},
-        "axisYQuantitative": {"labelExpr": "abs(datum.value) < 1e5 ? datum.label : format(datum.value, '~s')"},
+        "axisYQuantitative": {"labelExpr": _SHORT},
         "axisX": {"grid": False, "titleAnchor": "end"},
         "axisXQuantitative": {"labelFlush": False, "labelSeparation": 8},
         "legend": text | {"orient": "top", "symbolStrokeWidth": 1.5, "titleLimit": form.width_px, "rowPadding": 3},

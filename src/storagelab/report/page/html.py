@@ -145,7 +145,7 @@ def page(
             math.inf if embed_data else LARGEST_PAGE - size if all_in_detail else 0,
         ),
         in_detail=None if all_in_detail or embed_data else numbers.plural(int(plan.in_detail), "repetition"),
-        file_name=f"{_file_name(experiment.name)}.json",
+        file_name=(re.sub(r"[^\w-]", "-", experiment.name) or "export") + ".json",
         style=style,
         scripts=scripts,
         script_hashes=[*map(_sha256, scripts), *([drawer.sha256] if drawer else [])],
@@ -232,10 +232,6 @@ def _packed(pieces: Iterable[str], most: float) -> _Carried | None:
             return None
     text = letters(bytes(small + packer.flush()))
     return _Carried(text, numbers.bytes_(size), numbers.bytes_(len(text))) if len(text) <= most else None
-
-
-def _file_name(name: str) -> str:
-    return "".join(char if char.isalnum() or char in "-_" else "-" for char in name) or "export"
 
 
 @cache

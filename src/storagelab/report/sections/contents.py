@@ -106,7 +106,8 @@ def document(
             "waits",
             "Where the sessions’ time goes",
             [] if raw_io else charts.get("waits") or [no_waits_anywhere_sentence(findings) or _NO_WAITS],
-            "the waits of all cells in one chart, and the steps from the fastest cell to a slow one",
+            "the waits of all cells in one chart"
+            + ", and the steps from the fastest cell to a slow one" * ("waterfall" in drawn),
         ),
         Section(
             "cells",

@@ -5,6 +5,7 @@ This module makes the short form of each result. The long form is part of the ev
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from storagelab.findings.answer import answer as answer_of
@@ -78,10 +79,11 @@ def answer_lines(findings: Findings, found: Answer | None = None) -> list[str]:
     return [text for text in (*told.head[:1], told.based, *told.head[1:], *told.why, told.doubt, told.next) if text]
 
 
-def headline(findings: Findings, found: Answer | None = None) -> str:
-    """Says what to use, or why there is nothing to choose."""
+def headline(findings: Findings, found: Answer | None = None, *, default: bool = True) -> str:
+    """Says what to use, or why there is nothing to choose. `default`: whether to name a default layout."""
     told = opening(findings, found)
-    text = told.verdict or told.based
+    head = told.head if default else [re.split(r"(?:^|(?<=\.) )Default: ", text)[0] for text in told.head]
+    text = " ".join(filter(None, head)) or told.based
     return f"In simulation, {text[0].lower()}{text[1:]}" if findings.provenance == "simulated" and told.head else text
 
 

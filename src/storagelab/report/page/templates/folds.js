@@ -70,8 +70,8 @@
   }
 
   // Paper has the answer, every cell, each chart once, the waits of the fastest cell and of the last one, and how they
-  // were measured. The style for paper also shows closed parts. A chart may shrink to the fraction SMALLEST of its size.
-  const TALL_PX = 620, SHEET_PX = (271 / 25.4) * 96, SMALLEST = 0.7;
+  // were measured. The style for paper also shows closed parts.
+  const TALL_PX = 620;
   const moved = [];
   window.addEventListener("beforeprint", () => {
     parts.forEach(fill);
@@ -93,48 +93,11 @@
       const next = chart.nextElementSibling;
       if (!chart.matches(".half") && next?.matches(".chart") && isLow(chart) && isLow(next)) [chart, next].forEach((one) => one.classList.add("half"));
     });
-    asOnPaper(() => fitSheets(charts.filter((chart) => chart.checkVisibility())));
   });
   window.addEventListener("afterprint", () => {
     moved.splice(0).forEach((back) => back());
     if (chooser) put(api.cells.find(([anchor]) => anchor === list.value));
   });
-
-  // Calls a function while the page has the style and the width of paper.
-  function asOnPaper(run) {
-    const rules = [...document.styleSheets].flatMap((sheet) => [...sheet.cssRules]).filter((rule) => rule.media);
-    const before = rules.map((rule) => rule.media.mediaText);
-    rules.forEach(({ media }) => { media.mediaText = media.mediaText.includes("print") ? "all" : "not all"; });
-    document.body.style.width = "186mm";
-    run();
-    document.body.style.width = "";
-    rules.forEach((rule, at) => { rule.media.mediaText = before[at]; });
-  }
-
-  // If a chart is a little too high for the rest of its sheet, it is made smaller.
-  function fitSheets(charts) {
-    const start = byId("answer").getBoundingClientRect().bottom;
-    const drawings = (chart) => [...chart.querySelectorAll("svg")];
-    charts.forEach((chart) => drawings(chart).forEach((svg) => { svg.style.maxHeight = ""; }));
-    let before = {};
-    const places = charts.map((chart) => {
-      const { top: row, bottom } = chart.getBoundingClientRect();
-      const high = Math.max(...drawings(chart).map((svg) => svg.getBoundingClientRect().height));
-      const headed = chart.matches(":first-child") ? chart.closest("section").getBoundingClientRect().top : row;
-      before = { chart, high, row, top: row === before.row ? before.top : headed - start, bottom: bottom - start };
-      return before;
-    });
-    let [shift, next] = [0, 0];
-    places.forEach(({ chart, high, row, top, bottom }, at) => {
-      const isSecond = row === places[at - 1]?.row;
-      if (!isSecond) shift = next;
-      const used = (top + shift) % SHEET_PX, over = used + bottom - top - SHEET_PX + 8;
-      const fits = high - over >= SMALLEST * high;
-      if (over > 0 && fits) drawings(chart).forEach((svg) => { svg.style.maxHeight = `${high - over}px`; });
-      const then = over <= 0 ? shift : fits ? shift - over : shift + SHEET_PX - used;
-      next = isSecond ? Math.max(next, then) : then;
-    });
-  }
 
   // The filters apply to single cells: the list of cells, rows of tables, and marks of charts. The label of such a mark
   // begins or ends with the name of its cell. Comparisons of levels use all cells. Captions say what applies.
@@ -145,6 +108,7 @@
     const { cells, names, visible, words } = filter;
     const cellOf = (label) => (names.find(([name]) => label.endsWith(`; ${name}`) || (label.startsWith(name) && /^(:|, |$)/.test(label.slice(name.length)))) || [])[1];
     const at = new Map(cells.map((cell, number) => [cell.id, number]));
+    const numberOf = (head) => at.get(head.textContent.split(/[: ]/)[0]);
     part.querySelectorAll("figure:has(.wide)").forEach((figure) => {
       const whole = api.whole[figure.id.replace(/^figure-/, "")];
       if (whole) {
@@ -165,17 +129,17 @@
       const chosen = visible.filter(Boolean).length;
       const isEmpty = isOfCells && !there.size;
       figure.parentElement.classList.toggle("empty", isEmpty);
-      const isStarred = document.querySelector("#cells-table .recommended:not([hidden])");
+      const isStarred = [...document.querySelectorAll("#cells-table .recommended th")].some((head) => there.has(numberOf(head)));
       caption.querySelectorAll(isStarred ? ".hidden" : ".hidden, .star").forEach((one) => { one.hidden = isOfCells && Boolean(words); });
       const unnamed = figure.querySelector(".wide .role-legend-title.left-out")?.textContent.replace(/ \(.*/, "");
-      const drawn = `Drawn: ${there.size < chosen ? `${whole ? "the fastest " : ""}${there.size} of ${chosen} cells, ` : ""}${words}${unnamed ? `; none is ${unnamed}` : ""}. `;
+      const drawn = `Drawn: ${there.size < chosen ? `${whole ? "the fastest " : ""}${there.size} of ${chosen} cells, ` : ""}${words}${unnamed ? `; none is ${unnamed} of all cells` : ""}. `;
       const ids = [...new Set(marks.map((mark) => mark.cell))].map((number) => cells[number]?.id);
       const none = chosen ? `This chart has only ${ids.length} of ${cells.length} cells${ids.length > MOST_NAMED ? "" : ` (${ids.sort().join(", ")})`}, and the filters leave out all of them. “Two cells side by side” shows any cell.` : "No cell passes the filters.";
       caption.querySelector(".of").textContent = isEmpty ? none : words && `${isOfCells ? drawn : ""}Of all layouts: `;
       figure.dataset.filter = isOfCells ? words : "";
     });
     part.querySelectorAll("tbody tr > th:first-child").forEach((head) => {
-      const number = at.get(head.textContent.split(/[: ]/)[0]);
+      const number = numberOf(head);
       if (number !== undefined && !head.closest("#explore")) head.parentElement.hidden = !visible[number];
     });
   }
@@ -209,14 +173,20 @@
     });
     shorten(svg, by);
   }
-  // Leaves out the entries of a legend that have no visible marks of their colour. Entries without a colour stay.
+  // Leaves out the entries of a legend that have no visible marks of their colour or, in the colour of text, of their shape.
+  // A layout with a star has a star instead of this shape.
+  const isStar = (one) => /^M[^L]*(L[^L]*){9}Z$/.test(one.getAttribute("d"));
+  function looks(one) {
+    const ink = ["fill", "stroke"].map((name) => one.getAttribute(name)).find((value) => /^(#(?!ffffff)|currentColor)/.test(value));
+    return ink !== "currentColor" ? ink : isStar(one) ? "★" : one.getAttribute("d")?.replace(/[\d.]+/g, "");
+  }
   function leaveOutOfLegends(svg) {
-    const inks = (one) => ["fill", "stroke"].map((name) => one.getAttribute(name)).filter((ink) => /^#(?!ffffff)/.test(ink));
-    const drawn = new Set([...svg.querySelectorAll(".role-mark [aria-label]")].filter((mark) => !mark.closest(".left-out")).flatMap(inks));
+    const drawn = new Set([...svg.querySelectorAll(".role-mark [aria-label]")].filter((mark) => !mark.closest(".left-out")).map(looks));
     svg.querySelectorAll(".role-legend").forEach((legend) => {
       const symbols = [...legend.querySelectorAll(".role-legend-symbol path")];
-      const isThere = symbols.map((symbol) => !inks(symbol).length || inks(symbol).some((ink) => drawn.has(ink)));
-      symbols.forEach((symbol, at) => symbol.closest(".role-scope > g").classList.toggle("left-out", !isThere[at]));
+      const entryOf = (symbol) => symbol.closest(".role-scope > g");
+      const isThere = symbols.map((symbol) => !looks(symbol) || drawn.has(looks(symbol)) || drawn.has(entryOf(symbol).textContent[0]));
+      symbols.forEach((symbol, at) => entryOf(symbol).classList.toggle("left-out", !isThere[at]));
       legend.querySelector(".role-legend-title")?.classList.toggle("left-out", !isThere.includes(true));
     });
   }

@@ -119,7 +119,7 @@
       }, []);
     };
     const caption = figure.closest(".chart").querySelector(".caption").cloneNode(true);
-    caption.querySelectorAll(".on-page").forEach((one) => one.remove()); // hints that apply only to the page
+    caption.querySelectorAll(".on-page, [hidden]").forEach((one) => one.remove()); // hints for the page, and what the filters hide
     const title = lines((figure.dataset.title || document.title).replace(/^Every cell/, figure.dataset.filter ? "Cells" : "$&"), "600 16px");
     const source = lines([document.title.replace(/ · storagelab$/, ""), document.querySelector(".badge").textContent.replace(/\.$/, ""), figure.dataset.filter].filter(Boolean).join(" · "), "12px");
     const foot = lines(caption.textContent, "12px");
