@@ -1,4 +1,6 @@
 "use strict";
+// Draws the waits and the series of two cells.
+
 // Draws the time series of two runs. These are runs of the two pinned cells, or a run that the reader chooses. A click on a
 // mark of a run, in any chart, shows its series.
 
@@ -91,4 +93,38 @@ window.storagelab.seriesOfPair = ({ data, state, views, PINS, place, widthOf, fi
   }
 
   return { draw, leadTo, rows: () => rows, any: () => known.of.some((runs) => runs.length) };
+};
+
+// Draws the waits of two cells.
+window.storagelab.waitsOfPair = ({ data, state, views, PINS, widthOf, figure }) => {
+  const MOST_WAITS = 12;
+  const SMALLEST_WAIT = 0.003; // smaller waits, as a fraction of the largest, are only in the table
+
+  function ofPair() {
+    const of = state.pins.map((at) => new Map(data.waited[at].map(([wait, ...parts]) => [wait, parts])));
+    const all = [...new Set([...of[0].keys(), ...of[1].keys()])];
+    const most = (wait) => Math.max(...of.map((waits) => (waits.get(wait) || [0])[0]));
+    return { of, all: all.filter((wait) => most(wait) > 0).sort((one, other) => most(other) - most(one)) };
+  }
+
+  function rows() {
+    const { of, all } = ofPair();
+    const made = [];
+    const most = (wait) => Math.max(...of.map((waits) => (waits.get(wait) || [0])[0]));
+    all.filter((wait) => most(wait) > SMALLEST_WAIT * most(all[0])).slice(0, MOST_WAITS).forEach((wait, at) => PINS.forEach((pin, number) => {
+      const [whole, resource, signal] = of[number].get(wait) || [0, 0, 0];
+      const unsplit = data.waits[wait].wait ? "not split into resource and signal" : "no wait";
+      const parts = resource === null || signal === null ? [[unsplit, whole, 1]] : [["resource", resource, 1], ["signal", signal, 0.45]];
+      parts.forEach(([part, seconds, opacity], part_place) => made.push({ wait: data.waits[wait].name, place: at, pin, part_place, seconds, opacity,
+        tip: `${pin}, ${data.waits[wait].name}: ${figure(seconds)} ${data.waited_in}, ${part}` }));
+    }));
+    return made;
+  }
+  async function draw() {
+    if (!views.waits) return;
+    const width = widthOf("figure-pair-waits");
+    await views.waits.signal("width", Math.max(120, Math.min(width - 250, 640))).data("waits", rows()).resize().runAsync();
+  }
+
+  return { ofPair, rows, draw };
 };

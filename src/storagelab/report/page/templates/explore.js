@@ -10,11 +10,11 @@
   const table = place("cells-table");
   const around = table.closest(".scroll");
   const rows = [...table.tBodies[0].rows];
+  const paper = place("explore-paper"); // is there if not all cells are printed
   const PINS = ["A", "B"];
-  const MOST_WAITS = 12;
   const MOST_BOXES = 8; // if a factor has more levels, they are folded
-  const SMALLEST_WAIT = 0.003; // smaller waits, as a fraction of the largest, are only in the table
   const MOST_COUNTERS = 16;
+  const MOST_PRINTED = 40; // see page.css
   const ONE_CELL = "A and B are of one cell, and this page has only its means. The waits and counters of each run are in the raw data.";
   const PLOT_CHOICES = ["axis", "colour", "panels"];
   const SCALES = [["linear", "linear"], ["log", "logarithmic"], ["own", "own axis for each panel"]];
@@ -174,16 +174,21 @@
     if (by && isNew("sort", state.sort)) bring(by);
     place("explore-more").hidden = around.scrollHeight <= around.clientHeight;
     table.caption.dataset.said ??= table.caption.textContent;
-    table.caption.textContent = table.caption.dataset.said.replace(by ? "in the order of the ladder" : "", by ? `by ${by.textContent}` : "");
+    const said = table.caption.dataset.said.replace(by ? "in the order of the ladder" : "", by ? `by ${by.textContent}` : "");
+    const count = visible.filter(Boolean).length;
+    found.textContent = `${count} of ${data.cells.length} cells`;
+    const words = filterWords();
+    table.caption.textContent = words ? `${said.replace("Every cell", found.textContent)}: ${words}` : said;
+    paper?.toggleAttribute("hidden", count <= MOST_PRINTED);
+    paper?.firstElementChild.replaceChildren(count);
     hold();
-    found.textContent = `${visible.filter(Boolean).length} of ${data.cells.length} cells`;
     if (byReader) keepAddress();
     const pair = [state.pins, state.runs, Boolean(views.series), window.innerWidth];
     const drawings = [];
     if (isNew("pair", pair)) {
       rows.forEach((row, at) => PINS.forEach((_, pin) => row.cells[0].children[pin].setAttribute("aria-pressed", state.pins[pin] === at)));
       side();
-      drawings.push(drawWaits(), series.draw());
+      drawings.push(waits.draw(), series.draw());
     }
     drawings.push(drawAll(visible));
     return Promise.all(drawings).then(() => performance.measure("explore", "explore-begins"));
@@ -282,14 +287,8 @@
     if (a === b) [place("explore-waits-table"), place("explore-counters-table")].forEach((table) => table.replaceChildren(make("p", {}, ONE_CELL)));
   }
 
-  function waitsOfPair() {
-    const of = state.pins.map((at) => new Map(data.waited[at].map(([wait, ...parts]) => [wait, parts])));
-    const all = [...new Set([...of[0].keys(), ...of[1].keys()])];
-    const most = (wait) => Math.max(...of.map((waits) => (waits.get(wait) || [0])[0]));
-    return { of, all: all.filter((wait) => most(wait) > 0).sort((one, other) => most(other) - most(one)) };
-  }
   function sideWaits() {
-    const { of, all } = waitsOfPair();
+    const { of, all } = waits.ofPair();
     const part = (pin, wait, which) => { const parts = of[pin].get(wait); return parts ? parts[which] : 0; };
     const line = (wait) => [data.waits[wait].name, ...[0, 1].flatMap((pin) => [1, 2, 0].map((which) => figure(part(pin, wait, which)))),
       figure(part(1, wait, 0) - part(0, wait, 0))];
@@ -386,25 +385,6 @@
     await view.runAsync();
   }
 
-  function waitRows() {
-    const { of, all } = waitsOfPair();
-    const made = [];
-    const most = (wait) => Math.max(...of.map((waits) => (waits.get(wait) || [0])[0]));
-    all.filter((wait) => most(wait) > SMALLEST_WAIT * most(all[0])).slice(0, MOST_WAITS).forEach((wait, at) => PINS.forEach((pin, number) => {
-      const [whole, resource, signal] = of[number].get(wait) || [0, 0, 0];
-      const unsplit = data.waits[wait].wait ? "not split into resource and signal" : "no wait";
-      const parts = resource === null || signal === null ? [[unsplit, whole, 1]] : [["resource", resource, 1], ["signal", signal, 0.45]];
-      parts.forEach(([part, seconds, opacity], part_place) => made.push({ wait: data.waits[wait].name, place: at, pin, part_place, seconds, opacity,
-        tip: `${pin}, ${data.waits[wait].name}: ${figure(seconds)} ${data.waited_in}, ${part}` }));
-    }));
-    return made;
-  }
-  async function drawWaits() {
-    if (!views.waits) return;
-    const width = widthOf("figure-pair-waits");
-    await views.waits.signal("width", Math.max(120, Math.min(width - 250, 640))).data("waits", waitRows()).resize().runAsync();
-  }
-
   // The chart must be made again if the reader chooses another kind of axis. It keeps the reader's other choices.
   async function embedAll(drawn) {
     const spec = structuredClone(data.plots.all);
@@ -457,7 +437,7 @@
     // A chart is not drawn if it would never have a row, because its axes would have no ends.
     if (data.cells.some((cell) => cell.mean !== undefined)) await embedAll(drawn);
     else place("figure-all-cells").parentElement.classList.add("empty");
-    if (data.waited.some((of) => of.length)) views.waits = await drawn("pair-waits", data.plots.waits, waitRows());
+    if (data.waited.some((of) => of.length)) views.waits = await drawn("pair-waits", data.plots.waits, waits.rows());
     await series.draw();
     if (series.any()) views.series = await drawn("pair-series", data.plots.series, series.rows());
     await changed(false);
@@ -466,6 +446,7 @@
     document.documentElement.dataset.explore = "drawn";
   }
 
+  const waits = window.storagelab.waitsOfPair({ data, state, views, PINS, widthOf, figure });
   const series = window.storagelab.seriesOfPair({ data, state, views, PINS, place, widthOf, figure, keepAddress });
   series.leadTo(showRun);
   const asked = () => { if (location.hash.startsWith("#run-")) window.storagelab.reveal(place("explore-series")); };
