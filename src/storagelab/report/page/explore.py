@@ -57,24 +57,20 @@ def record(plan: Plan, runs: Sequence[Run], findings: Findings, cells: Sequence[
     for run in runs:
         if run.usable and not run.burn_in:
             by_cell[run.cell_id].append(run)
-    ends = compared.ends(findings)
-    orders = {
-        factor.name: {repr(value): place for place, value in enumerate(levels_in_order(factor))}
-        for factor in findings.factors
-    }
+    levels = {factor.name: levels_in_order(factor) for factor in findings.factors}
+    orders = {name: {repr(value): at for at, value in enumerate(values)} for name, values in levels.items()}
     waits, waited = _waits(findings, cells)
     counters, counted = _counters([by_cell[cell.cell_id] for cell in cells])
     factors = [
-        {"name": factor.name, "text": title_of(factor), "levels": list(map(value_text, levels_in_order(factor)))}
+        {"name": factor.name, "text": title_of(factor), "levels": list(map(value_text, levels[factor.name]))}
         for factor in findings.factors
     ]
-    facts = _facts(plan, [(cell.cell_id, by_cell[cell.cell_id]) for cell in cells])
     # `plain` searches for passwords. `waited` and `counted` are not searched: they are long, and have only figures.
     return {
         "where": findings.provenance or "nothing measured yet",
         "unit": compared.unit(findings),
         "verdicts": _VERDICTS,
-        "pinned": [place for end in ends for place, cell in enumerate(cells) if cell.cell_id == end],
+        "pinned": [place for end in compared.ends(findings) for place, cell in enumerate(cells) if cell.cell_id == end],
         "factors": plain(factors),
         "cells": plain([_cell(findings, cell, orders) for cell in cells]),
         "waits": plain(waits),
@@ -82,7 +78,7 @@ def record(plan: Plan, runs: Sequence[Run], findings: Findings, cells: Sequence[
         "waited": waited,
         "counters": plain(counters),
         "counted": counted,
-        "facts": plain(facts),
+        "facts": plain(_facts(plan, [(cell.cell_id, by_cell[cell.cell_id]) for cell in cells])),
     }
 
 
@@ -217,10 +213,10 @@ def series(findings: Findings, runs: Sequence[Run], cells: Sequence[CellSummary]
     lines: dict[_Line, int] = {}
     of_cells = [
         [
-            _of_run(run, drawn[_key(run)], fine if _key(run) in whole else coarse, lines, ranged=_key(run) in whole)
-            for run in by_cell.get(cell.cell_id, ()) if drawn[_key(run)]
+            _of_run(run, drawn[_key(run)], length[_key(run) not in whole], lines, ranged=_key(run) in whole)
+            for run in found if drawn[_key(run)]
         ]
-        for cell in cells
+        for cell in cells for found in [by_cell.get(cell.cell_id, [])] for length in [_lengths(found, fine, coarse)]
     ]  # fmt: skip
     quantities = [{"title": one.title, "unit": one.unit} for one in over_time.QUANTITIES]
     return {"quantities": quantities, "lines": [[*line] for line in lines], "of": of_cells}
@@ -238,19 +234,27 @@ def _stretches(figures: int, columns: int, least: int, most: int) -> int:
     return max(least, min(most, figures // max(1, columns)))
 
 
+def _lengths(runs: Sequence[Run], fine: int, coarse: int) -> tuple[int, int]:
+    """Returns the samples in a period of a run of this cell, for series in full and for all others. The second is a
+    multiple of the first, so that the page can draw both with one step.
+    """
+    samples = max((len(run.measurement.series.at_s) for run in runs if run.measurement is not None), default=0)
+    length = over_time.length_of(samples, fine)
+    return length, length * over_time.length_of(over_time.length_of(samples, coarse), length)
+
+
 def _key(run: Run) -> RunKey:
     return run.cell_id, run.repetition
 
 
-def _of_run(run: Run, columns: Mapping[_Line, str], limit: int, lines: dict[_Line, int], *, ranged: bool) -> Json:
-    """Returns the series of a run: `at` has the ends of its periods. `lines` has, for each line, its number, its means
-    and, if `ranged`, its smallest and largest values.
+def _of_run(run: Run, columns: Mapping[_Line, str], length: int, lines: dict[_Line, int], *, ranged: bool) -> Json:
+    """Returns the series of a run: `at` has the ends of its periods of `length` samples. `lines` has, for each line,
+    its number, its means and, if `ranged`, its smallest and largest values.
     """
     assert run.measurement is not None
     taken = run.measurement.series
     of_run, at = [], []
     for line, column in columns.items():
-        length = over_time.length_of(len(taken.at_s), limit)
         parts = list(over_time.stretches(taken.at_s, taken.columns[column], length))
         at = [short(part.at_s) for part in parts]
         divisor = over_time.QUANTITIES[line.quantity].divisor
@@ -301,6 +305,7 @@ def plots(findings: Findings) -> dict[str, Spec]:
     given: dict[str, Any] = {
         "lines": palette.LINES, "shapes": palette.SHAPES, "pins": palette.LINES[:2], "ink": palette.INK,
         "ground": palette.GROUND, "neutral": palette.NEUTRAL, "tip": TIP["description"],
+        "faster": palette.FASTER, "slower": palette.SLOWER,
         "titles": {"name": "titles", "value": titles | {"verdict": "verdict"}},
         "axis": _choice("axis", "Axis", titles, axis),
         "colour": _choice("colour", "Colour", {"verdict": "verdict"} | titles, colour),

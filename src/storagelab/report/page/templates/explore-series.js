@@ -13,11 +13,23 @@ window.storagelab.seriesOfPair = ({ data, state, views, PINS, place, widthOf, fi
   const runOf = (pin) => runsOf(pin).find((run) => run.repetition === state.runs[pin]) || (state.runs[pin] === null ? runsOf(pin)[0] : null);
   const pairText = () => (state.pins[0] === state.pins[1] ? `Two runs of ${cellOf(0).name}` : `A: ${cellOf(0).name}. B: ${cellOf(1).name}`);
 
+  // If the step of one line is a multiple of the other's, both are drawn with the longer step. Otherwise, the line with
+  // the longer step would look smoother than it is. A step is the distance of two points, in seconds.
+  const stepOf = (run) => (run.at.length > 1 ? run.at[1] - run.at[0] : run.at[0]);
+  function joined(pin) {
+    const times = Math.max(...PINS.map((_, one) => runOf(one)).filter(Boolean).map(stepOf)) / stepOf(runOf(pin));
+    return Math.abs(times - Math.round(times)) < 0.02 ? Math.round(times) : 1;
+  }
   function linesOf(pin, quantity) {
     const run = runOf(pin);
     if (!run) return [];
-    return run.lines.filter(([line]) => known.lines[line][0] === quantity)
-      .map(([line, mean, least, most]) => ({ name: known.lines[line][1], at: run.at, mean, least: least || mean, most: most || mean }));
+    const by = joined(pin);
+    const there = (values, at) => values.slice(at, at + by).filter((value) => value !== null);
+    const join = (values, of) => values.flatMap((_, at) => (at % by ? [] : [there(values, at).length ? of(...there(values, at)) : null]));
+    const mean = (...values) => values.reduce((sum, value) => sum + value, 0) / values.length;
+    return run.lines.filter(([line]) => known.lines[line][0] === quantity).map(([line, means, least, most]) => ({
+      name: known.lines[line][1], at: join(run.at, Math.max), mean: join(means, mean),
+      least: join(least || means, least ? Math.min : mean), most: join(most || means, most ? Math.max : mean) }));
   }
 
   function chooseRun(pin) {
@@ -33,7 +45,7 @@ window.storagelab.seriesOfPair = ({ data, state, views, PINS, place, widthOf, fi
 
   function caption(title, unit) {
     const said = PINS.map((pin, number) => [pin, runOf(number), number]).filter(([, run]) => run).map(([pin, run, number]) => {
-      const steps = run.at.length > 1 ? run.at[1] - run.at[0] : run.at[0];
+      const steps = stepOf(run) * joined(number);
       const median = run === runsOf(number)[0] ? ", the median run" : "";
       return `${pin}: repetition ${run.repetition}${median}, a point about every ${figure(steps, 2)} s`;
     });

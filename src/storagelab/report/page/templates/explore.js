@@ -301,7 +301,7 @@
       make("details", {}, make("summary", {}, "The same numbers as a table"),
         tableOf(`The mean run: ${data.waited_in} (${data.where}); empty: not split into resource and signal`, heads, lines))
       : make("p", {}, "No waits were observed in these cells."));
-    place("figure-pair-waits").hidden = !all.length || state.pins[0] === state.pins[1];
+    place("figure-pair-waits").parentElement.hidden = !all.length || state.pins[0] === state.pins[1];
     const [top] = all.slice().sort((one, other) => Math.abs(part(1, other, 0) - part(0, other, 0)) - Math.abs(part(1, one, 0) - part(0, one, 0)));
     place("figure-pair-waits").dataset.title = `Waits. ${pairText()}`;
     place("figure-pair-waits").setAttribute("aria-label", top === undefined ? "No waits" :
@@ -365,6 +365,13 @@
     const { levels } = data.factors[Number(field.slice(1))] || { levels: [""] };
     return levels.length * 7 * Math.min(18, Math.max(...levels.map((text) => text.length))) > width;
   }
+  // A level or verdict has the same colour and shape, whatever the filters leave.
+  function keysOf(field, made) {
+    const { lines, shapes, verdicts, other } = data.plots.all.usermeta;
+    const keys = [...new Map(made.map((row) => [row[`${field}_place`], row[field]]))].sort(([one], [next]) => one - next);
+    const ink = ([at, text]) => (field === "verdict" ? verdicts[text] || other : lines.at(at % lines.length));
+    return { texts: keys.map(([, text]) => text), inks: keys.map(ink), shapes: keys.map(([at]) => shapes.at(at % shapes.length)) };
+  }
   async function drawAll(visible) {
     const view = views.all;
     if (!view) return;
@@ -374,7 +381,8 @@
     place("explore-pinned").textContent = PINS.filter((_, at) => visible[state.pins[at]]).map((pin) => `${pin}: ${pinned()[PINS.indexOf(pin)].name}.`).join(" ");
     if (made.length && isNew("all", [visible, choices, window.innerWidth])) {
       const width = panelWidth(choices[2], made);
-      view.signal("child_width", width).signal("upright", isUpright(choices[0], width)).data("cells", made).resize();
+      await view.signal("keys", { texts: [] }).runAsync(); // otherwise, Vega leaves the legend's entries where they were
+      view.signal("child_width", width).signal("upright", isUpright(choices[0], width)).signal("keys", keysOf(choices[1], made)).data("cells", made).resize();
     }
     const chosenTexts = choices.map((field) => (/^f/.test(field) ? data.factors[Number(field.slice(1))].text : field));
     Object.assign(place("figure-all-cells").dataset, { title: `Every cell by ${chosenTexts[0]}; colour: ${chosenTexts[1]}`, filter: filterWords() });
@@ -398,9 +406,11 @@
     spec.params[PLOT_CHOICES.length].value = [...state.pins];
     spec.spec.width = panelWidth(spec.params[2].value, cellRows(data.cells.map(shown)));
     spec.params[PLOT_CHOICES.length + 1].value = isUpright(spec.params[0].value, spec.spec.width);
+    const made = cellRows(data.cells.map(data.cells.some(shown) ? shown : () => true));
+    spec.params[PLOT_CHOICES.length + 2].value = keysOf(spec.params[1].value, made);
     place("explore-choices").replaceChildren();
     latest.all = undefined;
-    views.all = await drawn("all-cells", spec, cellRows(data.cells.map(data.cells.some(shown) ? shown : () => true)));
+    views.all = await drawn("all-cells", spec, made);
     place("explore-choices").append(labelled("Scale", choice(SCALES, state.scale, async (value) => {
       state.scale = value;
       await embedAll(drawn);
@@ -415,9 +425,14 @@
 
   async function draw() {
     await window.storagelab.runScript("runtime");
-    // The titles of axis and legend depend on the reader's choice. Vega-Lite can't express this, Vega can.
+    // Titles, colours and shapes depend on the reader's choice. Vega-Lite can't express this, Vega can.
     const titled = { "of the axis": "titles[axis]", "of colours": `titles[colour] + ' (${data.where})'` };
-    const patch = (vega) => JSON.parse(JSON.stringify(vega), (key, value) => (key === "title" && titled[value] ? { signal: titled[value] } : value));
+    const patched = (key, value) => {
+      if (key === "title" && titled[value]) return { signal: titled[value] };
+      const of = value?.domain && value.range?.[0];
+      return ["inks", "shapes"].includes(of) ? { ...value, domain: { signal: "keys.texts" }, range: { signal: `keys.${of}` } } : value;
+    };
+    const patch = (vega) => JSON.parse(JSON.stringify(vega), patched);
     const given = { mode: "vega-lite", actions: false, ast: true, renderer: "svg", tooltip: false, patch };
     const narrow = window.innerWidth <= 700;
     views.columns = narrow ? 1 : 3;
