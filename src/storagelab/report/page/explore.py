@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -118,9 +119,8 @@ def _waits(findings: Findings, cells: Sequence[CellSummary]) -> tuple[list[Json]
                 name = f"{thing.name} (idle)" if thing.category == FOR_CLIENT else thing.name
                 parts[name][thing.part] = sum(values) / len(values)
                 is_wait[name] = thing.part != "cpu"
-        places = {name: place for place, name in enumerate(is_wait)}
         largest_first = sorted(parts, key=lambda name: (not is_wait[name], -sum(parts[name].values())))
-        of_cells.append([[places[name], *map(shown, _split(parts[name]))] for name in largest_first])
+        of_cells.append([[[*is_wait].index(name), *map(shown, _split(parts[name]))] for name in largest_first])
     return [{"name": name, "wait": wait} for name, wait in is_wait.items()], of_cells
 
 
@@ -197,8 +197,7 @@ class _Line(NamedTuple):
 
 def odd_runs(findings: Findings) -> set[RunKey]:
     """Returns the runs that a caution is about. Their series are shown in full."""
-    odd = (caution for caution in findings.cautions if isinstance(caution, OddRun))
-    return {run for caution in odd for run in caution.runs_meant(findings)}
+    return {run for one in findings.cautions if isinstance(one, OddRun) for run in one.runs_meant(findings)}
 
 
 def series(findings: Findings, runs: Sequence[Run], cells: Sequence[CellSummary]) -> Json:
@@ -213,10 +212,10 @@ def series(findings: Findings, runs: Sequence[Run], cells: Sequence[CellSummary]
     lines: dict[_Line, int] = {}
     of_cells = [
         [
-            _of_run(run, drawn[_key(run)], length[_key(run) not in whole], lines, ranged=_key(run) in whole)
+            _of_run(run, drawn[_key(run)], step_s[_key(run) not in whole], lines, ranged=_key(run) in whole)
             for run in found if drawn[_key(run)]
         ]
-        for cell in cells for found in [by_cell.get(cell.cell_id, [])] for length in [_lengths(found, fine, coarse)]
+        for cell in cells for found in [by_cell.get(cell.cell_id, [])] for step_s in [_steps(found, fine, coarse)]
     ]  # fmt: skip
     quantities = [{"title": one.title, "unit": one.unit} for one in over_time.QUANTITIES]
     return {"quantities": quantities, "lines": [[*line] for line in lines], "of": of_cells}
@@ -234,25 +233,33 @@ def _stretches(figures: int, columns: int, least: int, most: int) -> int:
     return max(least, min(most, figures // max(1, columns)))
 
 
-def _lengths(runs: Sequence[Run], fine: int, coarse: int) -> tuple[int, int]:
-    """Returns the samples in a period of a run of this cell, for series in full and for all others. The second is a
-    multiple of the first, so that the page can draw both with one step.
+def _steps(runs: Sequence[Run], fine: int, coarse: int) -> tuple[float, float]:
+    """Returns the seconds of a period of a run of this cell, for series in full and for all others. The second is a
+    multiple of the first, so that the page can draw two runs of a cell with one step.
     """
-    samples = max((len(run.measurement.series.at_s) for run in runs if run.measurement is not None), default=0)
-    length = over_time.length_of(samples, fine)
-    return length, length * over_time.length_of(over_time.length_of(samples, coarse), length)
+    apart = [(_apart_s(run), len(run.measurement.series.at_s)) for run in runs if run.measurement is not None]
+    steps = [max((one_s * over_time.length_of(of, most) for one_s, of in apart), default=1) for most in (fine, coarse)]
+    return steps[0], steps[0] * math.ceil(steps[1] / steps[0] - 0.01)
+
+
+def _apart_s(run: Run) -> float:
+    """Returns the seconds between two samples. The last sample may be nearer to the one before."""
+    assert run.measurement is not None
+    *most, last_s = run.measurement.series.at_s
+    return most[-1] / len(most) if most else last_s
 
 
 def _key(run: Run) -> RunKey:
     return run.cell_id, run.repetition
 
 
-def _of_run(run: Run, columns: Mapping[_Line, str], length: int, lines: dict[_Line, int], *, ranged: bool) -> Json:
-    """Returns the series of a run: `at` has the ends of its periods of `length` samples. `lines` has, for each line,
-    its number, its means and, if `ranged`, its smallest and largest values.
+def _of_run(run: Run, columns: Mapping[_Line, str], step_s: float, lines: dict[_Line, int], *, ranged: bool) -> Json:
+    """Returns the series of a run: `at` has the ends of its periods of `step_s`. `lines` has, for each line, its
+    number, its means and, if `ranged`, its smallest and largest values.
     """
     assert run.measurement is not None
     taken = run.measurement.series
+    length = max(1, round(step_s / _apart_s(run)))
     of_run, at = [], []
     for line, column in columns.items():
         parts = list(over_time.stretches(taken.at_s, taken.columns[column], length))

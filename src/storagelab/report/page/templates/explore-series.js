@@ -13,12 +13,12 @@ window.storagelab.seriesOfPair = ({ data, state, views, PINS, place, widthOf, fi
   const runOf = (pin) => runsOf(pin).find((run) => run.repetition === state.runs[pin]) || (state.runs[pin] === null ? runsOf(pin)[0] : null);
   const pairText = () => (state.pins[0] === state.pins[1] ? `Two runs of ${cellOf(0).name}` : `A: ${cellOf(0).name}. B: ${cellOf(1).name}`);
 
-  // If the step of one line is a multiple of the other's, both are drawn with the longer step. Otherwise, the line with
-  // the longer step would look smoother than it is. A step is the distance of two points, in seconds.
+  // Both lines are drawn with about the same step, because a line with a longer step would look smoother than it is. A step
+  // is the distance of two points, in seconds.
   const stepOf = (run) => (run.at.length > 1 ? run.at[1] - run.at[0] : run.at[0]);
   function joined(pin) {
-    const times = Math.max(...PINS.map((_, one) => runOf(one)).filter(Boolean).map(stepOf)) / stepOf(runOf(pin));
-    return Math.abs(times - Math.round(times)) < 0.02 ? Math.round(times) : 1;
+    const longest = Math.max(...PINS.map((_, one) => runOf(one)).filter(Boolean).map(stepOf));
+    return Math.round(longest / stepOf(runOf(pin)));
   }
   function linesOf(pin, quantity) {
     const run = runOf(pin);
@@ -47,7 +47,8 @@ window.storagelab.seriesOfPair = ({ data, state, views, PINS, place, widthOf, fi
     const said = PINS.map((pin, number) => [pin, runOf(number), number]).filter(([, run]) => run).map(([pin, run, number]) => {
       const steps = stepOf(run) * joined(number);
       const median = run === runsOf(number)[0] ? ", the median run" : "";
-      return `${pin}: repetition ${run.repetition}${median}, a point about every ${figure(steps, 2)} s`;
+      const means = run.lines.some((line) => line.length > 2) ? "" : ", only means";
+      return `${pin}: repetition ${run.repetition}${median}, a point about every ${figure(steps, 2)} s${means}`;
     });
     return `${title}, ${unit} (${data.where}). ${said.join("; ")}. Each point is the mean of a period; the band goes from its smallest to its largest sample.`;
   }

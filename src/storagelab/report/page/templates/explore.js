@@ -325,8 +325,8 @@
     const heads = ["counter", "A", "B", "B / A"];
     const caption = `Arithmetic means of the runs (${data.where}), the largest differences first`;
     const rest = lines.slice(MOST_COUNTERS);
-    place("explore-counters-table").replaceChildren(...(lines.length ? [tableOf(caption, heads, lines.slice(0, MOST_COUNTERS))] : [make("p", {}, "None.")]),
-      ...(rest.length ? [make("details", {}, make("summary", {}, `${rest.length} more`), tableOf(`The rest. ${caption}`, heads, rest))] : []));
+    place("explore-counters-table").replaceChildren(...(lines.length ? [tableOf(caption, heads, lines.slice(0, MOST_COUNTERS), "counted")] : [make("p", {}, "None.")]),
+      ...(rest.length ? [make("details", {}, make("summary", {}, `${rest.length} more`), tableOf(`The rest. ${caption}`, heads, rest, "counted"))] : []));
   }
 
   function sideFacts() {
