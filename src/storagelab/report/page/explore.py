@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -57,24 +58,20 @@ def record(plan: Plan, runs: Sequence[Run], findings: Findings, cells: Sequence[
     for run in runs:
         if run.usable and not run.burn_in:
             by_cell[run.cell_id].append(run)
-    ends = compared.ends(findings)
-    orders = {
-        factor.name: {repr(value): place for place, value in enumerate(levels_in_order(factor))}
-        for factor in findings.factors
-    }
+    levels = {factor.name: levels_in_order(factor) for factor in findings.factors}
+    orders = {name: {repr(value): at for at, value in enumerate(values)} for name, values in levels.items()}
     waits, waited = _waits(findings, cells)
     counters, counted = _counters([by_cell[cell.cell_id] for cell in cells])
     factors = [
-        {"name": factor.name, "text": title_of(factor), "levels": list(map(value_text, levels_in_order(factor)))}
+        {"name": factor.name, "text": title_of(factor), "levels": list(map(value_text, levels[factor.name]))}
         for factor in findings.factors
     ]
-    facts = _facts(plan, [(cell.cell_id, by_cell[cell.cell_id]) for cell in cells])
     # `plain` searches for passwords. `waited` and `counted` are not searched: they are long, and have only figures.
     return {
         "where": findings.provenance or "nothing measured yet",
         "unit": compared.unit(findings),
         "verdicts": _VERDICTS,
-        "pinned": [place for end in ends for place, cell in enumerate(cells) if cell.cell_id == end],
+        "pinned": [place for end in compared.ends(findings) for place, cell in enumerate(cells) if cell.cell_id == end],
         "factors": plain(factors),
         "cells": plain([_cell(findings, cell, orders) for cell in cells]),
         "waits": plain(waits),
@@ -82,7 +79,7 @@ def record(plan: Plan, runs: Sequence[Run], findings: Findings, cells: Sequence[
         "waited": waited,
         "counters": plain(counters),
         "counted": counted,
-        "facts": plain(facts),
+        "facts": plain(_facts(plan, [(cell.cell_id, by_cell[cell.cell_id]) for cell in cells])),
     }
 
 
@@ -122,9 +119,8 @@ def _waits(findings: Findings, cells: Sequence[CellSummary]) -> tuple[list[Json]
                 name = f"{thing.name} (idle)" if thing.category == FOR_CLIENT else thing.name
                 parts[name][thing.part] = sum(values) / len(values)
                 is_wait[name] = thing.part != "cpu"
-        places = {name: place for place, name in enumerate(is_wait)}
         largest_first = sorted(parts, key=lambda name: (not is_wait[name], -sum(parts[name].values())))
-        of_cells.append([[places[name], *map(shown, _split(parts[name]))] for name in largest_first])
+        of_cells.append([[[*is_wait].index(name), *map(shown, _split(parts[name]))] for name in largest_first])
     return [{"name": name, "wait": wait} for name, wait in is_wait.items()], of_cells
 
 
@@ -201,8 +197,7 @@ class _Line(NamedTuple):
 
 def odd_runs(findings: Findings) -> set[RunKey]:
     """Returns the runs that a caution is about. Their series are shown in full."""
-    odd = (caution for caution in findings.cautions if isinstance(caution, OddRun))
-    return {run for caution in odd for run in caution.runs_meant(findings)}
+    return {run for one in findings.cautions if isinstance(one, OddRun) for run in one.runs_meant(findings)}
 
 
 def series(findings: Findings, runs: Sequence[Run], cells: Sequence[CellSummary]) -> Json:
@@ -217,10 +212,10 @@ def series(findings: Findings, runs: Sequence[Run], cells: Sequence[CellSummary]
     lines: dict[_Line, int] = {}
     of_cells = [
         [
-            _of_run(run, drawn[_key(run)], fine if _key(run) in whole else coarse, lines, ranged=_key(run) in whole)
-            for run in by_cell.get(cell.cell_id, ()) if drawn[_key(run)]
+            _of_run(run, drawn[_key(run)], step_s[_key(run) not in whole], lines, ranged=_key(run) in whole)
+            for run in found if drawn[_key(run)]
         ]
-        for cell in cells
+        for cell in cells for found in [by_cell.get(cell.cell_id, [])] for step_s in [_steps(found, fine, coarse)]
     ]  # fmt: skip
     quantities = [{"title": one.title, "unit": one.unit} for one in over_time.QUANTITIES]
     return {"quantities": quantities, "lines": [[*line] for line in lines], "of": of_cells}
@@ -238,19 +233,35 @@ def _stretches(figures: int, columns: int, least: int, most: int) -> int:
     return max(least, min(most, figures // max(1, columns)))
 
 
+def _steps(runs: Sequence[Run], fine: int, coarse: int) -> tuple[float, float]:
+    """Returns the seconds of a period of a run of this cell, for series in full and for all others. The second is a
+    multiple of the first, so that the page can draw two runs of a cell with one step.
+    """
+    apart = [(_apart_s(run), len(run.measurement.series.at_s)) for run in runs if run.measurement is not None]
+    steps = [max((one_s * over_time.length_of(of, most) for one_s, of in apart), default=1) for most in (fine, coarse)]
+    return steps[0], steps[0] * math.ceil(steps[1] / steps[0] - 0.01)
+
+
+def _apart_s(run: Run) -> float:
+    """Returns the seconds between two samples. The last sample may be nearer to the one before."""
+    assert run.measurement is not None
+    *most, last_s = run.measurement.series.at_s
+    return most[-1] / len(most) if most else last_s
+
+
 def _key(run: Run) -> RunKey:
     return run.cell_id, run.repetition
 
 
-def _of_run(run: Run, columns: Mapping[_Line, str], limit: int, lines: dict[_Line, int], *, ranged: bool) -> Json:
-    """Returns the series of a run: `at` has the ends of its periods. `lines` has, for each line, its number, its means
-    and, if `ranged`, its smallest and largest values.
+def _of_run(run: Run, columns: Mapping[_Line, str], step_s: float, lines: dict[_Line, int], *, ranged: bool) -> Json:
+    """Returns the series of a run: `at` has the ends of its periods of `step_s`. `lines` has, for each line, its
+    number, its means and, if `ranged`, its smallest and largest values.
     """
     assert run.measurement is not None
     taken = run.measurement.series
+    length = max(1, round(step_s / _apart_s(run)))
     of_run, at = [], []
     for line, column in columns.items():
-        length = over_time.length_of(len(taken.at_s), limit)
         parts = list(over_time.stretches(taken.at_s, taken.columns[column], length))
         at = [short(part.at_s) for part in parts]
         divisor = over_time.QUANTITIES[line.quantity].divisor
@@ -301,6 +312,7 @@ def plots(findings: Findings) -> dict[str, Spec]:
     given: dict[str, Any] = {
         "lines": palette.LINES, "shapes": palette.SHAPES, "pins": palette.LINES[:2], "ink": palette.INK,
         "ground": palette.GROUND, "neutral": palette.NEUTRAL, "tip": TIP["description"],
+        "faster": palette.FASTER, "slower": palette.SLOWER,
         "titles": {"name": "titles", "value": titles | {"verdict": "verdict"}},
         "axis": _choice("axis", "Axis", titles, axis),
         "colour": _choice("colour", "Colour", {"verdict": "verdict"} | titles, colour),

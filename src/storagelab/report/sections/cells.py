@@ -158,8 +158,7 @@ def _figure_columns(findings: Findings, cells: Sequence[CellSummary]) -> Iterato
         return "" if mean.low is None or mean.high is None else f"{number(mean.low)} to {number(mean.high)}"
 
     def place(value: float | None) -> float | None:
-        least, most = min(ends), max(ends)
-        return None if value is None else round(3 + 94 * (value - least) / ((most - least) or 1.0), 1)
+        return None if value is None else round(3 + 94 * (value - min(ends)) / ((max(ends) - min(ends)) or 1.0), 1)
 
     def bar(mean: Estimate) -> Bar:
         return Bar(place(mean.value) or 0.0, place(mean.low), place(mean.high))
@@ -201,9 +200,8 @@ def _run_columns(findings: Findings) -> Iterator[Column]:
     timed = {cell.cell_id: cell.elapsed_s for cell in findings.cells if cell.elapsed_s}
     medians, decimals = {one: sample.median for one, sample in timed.items()}, compared.decimals([*timed.values()])
     spreads = {cell_id: one for cell_id, sample in timed.items() if (one := compared.spread(sample)) is not None}
-    yield Column(
-        Heading("median, s"), partial(_of, medians, lambda median: numbers.seconds_number(median, decimals)), rank=4
-    )
+    shown = partial(numbers.seconds_number, decimals=decimals)
+    yield Column(Heading("median, s"), partial(_of, medians, shown), rank=4)
     meaning = "standard deviation over the runs, as a share of the mean"
     yield Column(Heading("sd", meaning=meaning), partial(_of, spreads, lambda sd: numbers.percent(sd, 1)), rank=5)
 
@@ -232,10 +230,9 @@ def _columns_beside(findings: Findings, cells: Sequence[CellSummary]) -> Iterato
 def _drive_columns(findings: Findings) -> Iterator[Column]:
     names = drives(findings)
     for drive in names:
-        for quantity, show in (("write_amplification", "{:.2f}".format), ("utilisation", numbers.percent)):
-            heading = Heading(f"{quantity.replace('_', ' ')}{f' of {drive}' if len(names) > 1 else ''}")
-            states = ((cell.cell_id, state_of(cell, drive, quantity)) for cell in findings.cells)
-            means = {cell_id: state.mean.value for cell_id, state in states if state is not None}
+        for what, show in (("write_amplification", "{:.2f}".format), ("utilisation", numbers.percent)):
+            heading = Heading(f"{what.replace('_', ' ')}{f' of {drive}' if len(names) > 1 else ''}")
+            means = {cell.cell_id: one.mean.value for cell in findings.cells if (one := state_of(cell, drive, what))}
             yield Column(heading, partial(_of, means, show), rank=9)
 
 
@@ -245,8 +242,7 @@ def drives(findings: Findings) -> list[str]:
     """
 
     def spread(drive: str) -> float:
-        states = (state_of(cell, drive, "write_amplification") for cell in findings.cells)
-        known = [state.mean.value for state in states if state is not None]
+        known = [one.mean.value for cell in findings.cells if (one := state_of(cell, drive, "write_amplification"))]
         return max(known, default=0.0) - min(known, default=0.0)
 
     names = list(dict.fromkeys(state.drive for cell in findings.cells for state in cell.drive_states))

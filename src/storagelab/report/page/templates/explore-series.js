@@ -1,4 +1,6 @@
 "use strict";
+// Draws the waits and the series of two cells.
+
 // Draws the time series of two runs. These are runs of the two pinned cells, or a run that the reader chooses. A click on a
 // mark of a run, in any chart, shows its series.
 
@@ -11,11 +13,23 @@ window.storagelab.seriesOfPair = ({ data, state, views, PINS, place, widthOf, fi
   const runOf = (pin) => runsOf(pin).find((run) => run.repetition === state.runs[pin]) || (state.runs[pin] === null ? runsOf(pin)[0] : null);
   const pairText = () => (state.pins[0] === state.pins[1] ? `Two runs of ${cellOf(0).name}` : `A: ${cellOf(0).name}. B: ${cellOf(1).name}`);
 
+  // Both lines are drawn with about the same step, because a line with a longer step would look smoother than it is. A step
+  // is the distance of two points, in seconds.
+  const stepOf = (run) => (run.at.length > 1 ? run.at[1] - run.at[0] : run.at[0]);
+  function joined(pin) {
+    const longest = Math.max(...PINS.map((_, one) => runOf(one)).filter(Boolean).map(stepOf));
+    return Math.round(longest / stepOf(runOf(pin)));
+  }
   function linesOf(pin, quantity) {
     const run = runOf(pin);
     if (!run) return [];
-    return run.lines.filter(([line]) => known.lines[line][0] === quantity)
-      .map(([line, mean, least, most]) => ({ name: known.lines[line][1], at: run.at, mean, least: least || mean, most: most || mean }));
+    const by = joined(pin);
+    const there = (values, at) => values.slice(at, at + by).filter((value) => value !== null);
+    const join = (values, of) => values.flatMap((_, at) => (at % by ? [] : [there(values, at).length ? of(...there(values, at)) : null]));
+    const mean = (...values) => values.reduce((sum, value) => sum + value, 0) / values.length;
+    return run.lines.filter(([line]) => known.lines[line][0] === quantity).map(([line, means, least, most]) => ({
+      name: known.lines[line][1], at: join(run.at, Math.max), mean: join(means, mean),
+      least: join(least || means, least ? Math.min : mean), most: join(most || means, most ? Math.max : mean) }));
   }
 
   function chooseRun(pin) {
@@ -31,9 +45,10 @@ window.storagelab.seriesOfPair = ({ data, state, views, PINS, place, widthOf, fi
 
   function caption(title, unit) {
     const said = PINS.map((pin, number) => [pin, runOf(number), number]).filter(([, run]) => run).map(([pin, run, number]) => {
-      const steps = run.at.length > 1 ? run.at[1] - run.at[0] : run.at[0];
+      const steps = stepOf(run) * joined(number);
       const median = run === runsOf(number)[0] ? ", the median run" : "";
-      return `${pin}: repetition ${run.repetition}${median}, a point about every ${figure(steps, 2)} s`;
+      const means = run.lines.some((line) => line.length > 2) ? "" : ", only means";
+      return `${pin}: repetition ${run.repetition}${median}, a point about every ${figure(steps, 2)} s${means}`;
     });
     return `${title}, ${unit} (${data.where}). ${said.join("; ")}. Each point is the mean of a period; the band goes from its smallest to its largest sample.`;
   }
@@ -91,4 +106,38 @@ window.storagelab.seriesOfPair = ({ data, state, views, PINS, place, widthOf, fi
   }
 
   return { draw, leadTo, rows: () => rows, any: () => known.of.some((runs) => runs.length) };
+};
+
+// Draws the waits of two cells.
+window.storagelab.waitsOfPair = ({ data, state, views, PINS, widthOf, figure }) => {
+  const MOST_WAITS = 12;
+  const SMALLEST_WAIT = 0.003; // smaller waits, as a fraction of the largest, are only in the table
+
+  function ofPair() {
+    const of = state.pins.map((at) => new Map(data.waited[at].map(([wait, ...parts]) => [wait, parts])));
+    const all = [...new Set([...of[0].keys(), ...of[1].keys()])];
+    const most = (wait) => Math.max(...of.map((waits) => (waits.get(wait) || [0])[0]));
+    return { of, all: all.filter((wait) => most(wait) > 0).sort((one, other) => most(other) - most(one)) };
+  }
+
+  function rows() {
+    const { of, all } = ofPair();
+    const made = [];
+    const most = (wait) => Math.max(...of.map((waits) => (waits.get(wait) || [0])[0]));
+    all.filter((wait) => most(wait) > SMALLEST_WAIT * most(all[0])).slice(0, MOST_WAITS).forEach((wait, at) => PINS.forEach((pin, number) => {
+      const [whole, resource, signal] = of[number].get(wait) || [0, 0, 0];
+      const unsplit = data.waits[wait].wait ? "not split into resource and signal" : "no wait";
+      const parts = resource === null || signal === null ? [[unsplit, whole, 1]] : [["resource", resource, 1], ["signal", signal, 0.45]];
+      parts.forEach(([part, seconds, opacity], part_place) => made.push({ wait: data.waits[wait].name, place: at, pin, part_place, seconds, opacity,
+        tip: `${pin}, ${data.waits[wait].name}: ${figure(seconds)} ${data.waited_in}, ${part}` }));
+    }));
+    return made;
+  }
+  async function draw() {
+    if (!views.waits) return;
+    const width = widthOf("figure-pair-waits");
+    await views.waits.signal("width", Math.max(120, Math.min(width - 250, 640))).data("waits", rows()).resize().runAsync();
+  }
+
+  return { ofPair, rows, draw };
 };

@@ -10,11 +10,11 @@
   const table = place("cells-table");
   const around = table.closest(".scroll");
   const rows = [...table.tBodies[0].rows];
+  const paper = place("explore-paper"); // is there if not all cells are printed
   const PINS = ["A", "B"];
-  const MOST_WAITS = 12;
   const MOST_BOXES = 8; // if a factor has more levels, they are folded
-  const SMALLEST_WAIT = 0.003; // smaller waits, as a fraction of the largest, are only in the table
   const MOST_COUNTERS = 16;
+  const MOST_PRINTED = 40; // see page.css
   const ONE_CELL = "A and B are of one cell, and this page has only its means. The waits and counters of each run are in the raw data.";
   const PLOT_CHOICES = ["axis", "colour", "panels"];
   const SCALES = [["linear", "linear"], ["log", "logarithmic"], ["own", "own axis for each panel"]];
@@ -174,16 +174,21 @@
     if (by && isNew("sort", state.sort)) bring(by);
     place("explore-more").hidden = around.scrollHeight <= around.clientHeight;
     table.caption.dataset.said ??= table.caption.textContent;
-    table.caption.textContent = table.caption.dataset.said.replace(by ? "in the order of the ladder" : "", by ? `by ${by.textContent}` : "");
+    const said = table.caption.dataset.said.replace(by ? "in the order of the ladder" : "", by ? `by ${by.textContent}` : "");
+    const count = visible.filter(Boolean).length;
+    found.textContent = `${count} of ${data.cells.length} cells`;
+    const words = filterWords();
+    table.caption.textContent = words ? `${said.replace("Every cell", found.textContent)}: ${words}` : said;
+    paper?.toggleAttribute("hidden", count <= MOST_PRINTED);
+    paper?.firstElementChild.replaceChildren(count);
     hold();
-    found.textContent = `${visible.filter(Boolean).length} of ${data.cells.length} cells`;
     if (byReader) keepAddress();
     const pair = [state.pins, state.runs, Boolean(views.series), window.innerWidth];
     const drawings = [];
     if (isNew("pair", pair)) {
       rows.forEach((row, at) => PINS.forEach((_, pin) => row.cells[0].children[pin].setAttribute("aria-pressed", state.pins[pin] === at)));
       side();
-      drawings.push(drawWaits(), series.draw());
+      drawings.push(waits.draw(), series.draw());
     }
     drawings.push(drawAll(visible));
     return Promise.all(drawings).then(() => performance.measure("explore", "explore-begins"));
@@ -282,14 +287,8 @@
     if (a === b) [place("explore-waits-table"), place("explore-counters-table")].forEach((table) => table.replaceChildren(make("p", {}, ONE_CELL)));
   }
 
-  function waitsOfPair() {
-    const of = state.pins.map((at) => new Map(data.waited[at].map(([wait, ...parts]) => [wait, parts])));
-    const all = [...new Set([...of[0].keys(), ...of[1].keys()])];
-    const most = (wait) => Math.max(...of.map((waits) => (waits.get(wait) || [0])[0]));
-    return { of, all: all.filter((wait) => most(wait) > 0).sort((one, other) => most(other) - most(one)) };
-  }
   function sideWaits() {
-    const { of, all } = waitsOfPair();
+    const { of, all } = waits.ofPair();
     const part = (pin, wait, which) => { const parts = of[pin].get(wait); return parts ? parts[which] : 0; };
     const line = (wait) => [data.waits[wait].name, ...[0, 1].flatMap((pin) => [1, 2, 0].map((which) => figure(part(pin, wait, which)))),
       figure(part(1, wait, 0) - part(0, wait, 0))];
@@ -302,7 +301,7 @@
       make("details", {}, make("summary", {}, "The same numbers as a table"),
         tableOf(`The mean run: ${data.waited_in} (${data.where}); empty: not split into resource and signal`, heads, lines))
       : make("p", {}, "No waits were observed in these cells."));
-    place("figure-pair-waits").hidden = !all.length || state.pins[0] === state.pins[1];
+    place("figure-pair-waits").parentElement.hidden = !all.length || state.pins[0] === state.pins[1];
     const [top] = all.slice().sort((one, other) => Math.abs(part(1, other, 0) - part(0, other, 0)) - Math.abs(part(1, one, 0) - part(0, one, 0)));
     place("figure-pair-waits").dataset.title = `Waits. ${pairText()}`;
     place("figure-pair-waits").setAttribute("aria-label", top === undefined ? "No waits" :
@@ -326,8 +325,8 @@
     const heads = ["counter", "A", "B", "B / A"];
     const caption = `Arithmetic means of the runs (${data.where}), the largest differences first`;
     const rest = lines.slice(MOST_COUNTERS);
-    place("explore-counters-table").replaceChildren(...(lines.length ? [tableOf(caption, heads, lines.slice(0, MOST_COUNTERS))] : [make("p", {}, "None.")]),
-      ...(rest.length ? [make("details", {}, make("summary", {}, `${rest.length} more`), tableOf(`The rest. ${caption}`, heads, rest))] : []));
+    place("explore-counters-table").replaceChildren(...(lines.length ? [tableOf(caption, heads, lines.slice(0, MOST_COUNTERS), "counted")] : [make("p", {}, "None.")]),
+      ...(rest.length ? [make("details", {}, make("summary", {}, `${rest.length} more`), tableOf(`The rest. ${caption}`, heads, rest, "counted"))] : []));
   }
 
   function sideFacts() {
@@ -366,6 +365,13 @@
     const { levels } = data.factors[Number(field.slice(1))] || { levels: [""] };
     return levels.length * 7 * Math.min(18, Math.max(...levels.map((text) => text.length))) > width;
   }
+  // A level or verdict has the same colour and shape, whatever the filters leave.
+  function keysOf(field, made) {
+    const { lines, shapes, verdicts, other } = data.plots.all.usermeta;
+    const keys = [...new Map(made.map((row) => [row[`${field}_place`], row[field]]))].sort(([one], [next]) => one - next);
+    const ink = ([at, text]) => (field === "verdict" ? verdicts[text] || other : lines.at(at % lines.length));
+    return { texts: keys.map(([, text]) => text), inks: keys.map(ink), shapes: keys.map(([at]) => shapes.at(at % shapes.length)) };
+  }
   async function drawAll(visible) {
     const view = views.all;
     if (!view) return;
@@ -375,7 +381,8 @@
     place("explore-pinned").textContent = PINS.filter((_, at) => visible[state.pins[at]]).map((pin) => `${pin}: ${pinned()[PINS.indexOf(pin)].name}.`).join(" ");
     if (made.length && isNew("all", [visible, choices, window.innerWidth])) {
       const width = panelWidth(choices[2], made);
-      view.signal("child_width", width).signal("upright", isUpright(choices[0], width)).data("cells", made).resize();
+      await view.signal("keys", { texts: [] }).runAsync(); // otherwise, Vega leaves the legend's entries where they were
+      view.signal("child_width", width).signal("upright", isUpright(choices[0], width)).signal("keys", keysOf(choices[1], made)).data("cells", made).resize();
     }
     const chosenTexts = choices.map((field) => (/^f/.test(field) ? data.factors[Number(field.slice(1))].text : field));
     Object.assign(place("figure-all-cells").dataset, { title: `Every cell by ${chosenTexts[0]}; colour: ${chosenTexts[1]}`, filter: filterWords() });
@@ -384,25 +391,6 @@
     place("figure-all-cells").setAttribute("aria-label", `Chart: every cell that the filters show (${data.where}), ${times.length} of them. ` +
       (times.length ? `First: ${times[0].tip}. Last: ${times[times.length - 1].tip}.` : ""));
     await view.runAsync();
-  }
-
-  function waitRows() {
-    const { of, all } = waitsOfPair();
-    const made = [];
-    const most = (wait) => Math.max(...of.map((waits) => (waits.get(wait) || [0])[0]));
-    all.filter((wait) => most(wait) > SMALLEST_WAIT * most(all[0])).slice(0, MOST_WAITS).forEach((wait, at) => PINS.forEach((pin, number) => {
-      const [whole, resource, signal] = of[number].get(wait) || [0, 0, 0];
-      const unsplit = data.waits[wait].wait ? "not split into resource and signal" : "no wait";
-      const parts = resource === null || signal === null ? [[unsplit, whole, 1]] : [["resource", resource, 1], ["signal", signal, 0.45]];
-      parts.forEach(([part, seconds, opacity], part_place) => made.push({ wait: data.waits[wait].name, place: at, pin, part_place, seconds, opacity,
-        tip: `${pin}, ${data.waits[wait].name}: ${figure(seconds)} ${data.waited_in}, ${part}` }));
-    }));
-    return made;
-  }
-  async function drawWaits() {
-    if (!views.waits) return;
-    const width = widthOf("figure-pair-waits");
-    await views.waits.signal("width", Math.max(120, Math.min(width - 250, 640))).data("waits", waitRows()).resize().runAsync();
   }
 
   // The chart must be made again if the reader chooses another kind of axis. It keeps the reader's other choices.
@@ -418,9 +406,11 @@
     spec.params[PLOT_CHOICES.length].value = [...state.pins];
     spec.spec.width = panelWidth(spec.params[2].value, cellRows(data.cells.map(shown)));
     spec.params[PLOT_CHOICES.length + 1].value = isUpright(spec.params[0].value, spec.spec.width);
+    const made = cellRows(data.cells.map(data.cells.some(shown) ? shown : () => true));
+    spec.params[PLOT_CHOICES.length + 2].value = keysOf(spec.params[1].value, made);
     place("explore-choices").replaceChildren();
     latest.all = undefined;
-    views.all = await drawn("all-cells", spec, cellRows(data.cells.map(data.cells.some(shown) ? shown : () => true)));
+    views.all = await drawn("all-cells", spec, made);
     place("explore-choices").append(labelled("Scale", choice(SCALES, state.scale, async (value) => {
       state.scale = value;
       await embedAll(drawn);
@@ -435,9 +425,14 @@
 
   async function draw() {
     await window.storagelab.runScript("runtime");
-    // The titles of axis and legend depend on the reader's choice. Vega-Lite can't express this, Vega can.
+    // Titles, colours and shapes depend on the reader's choice. Vega-Lite can't express this, Vega can.
     const titled = { "of the axis": "titles[axis]", "of colours": `titles[colour] + ' (${data.where})'` };
-    const patch = (vega) => JSON.parse(JSON.stringify(vega), (key, value) => (key === "title" && titled[value] ? { signal: titled[value] } : value));
+    const patched = (key, value) => {
+      if (key === "title" && titled[value]) return { signal: titled[value] };
+      const of = value?.domain && value.range?.[0];
+      return ["inks", "shapes"].includes(of) ? { ...value, domain: { signal: "keys.texts" }, range: { signal: `keys.${of}` } } : value;
+    };
+    const patch = (vega) => JSON.parse(JSON.stringify(vega), patched);
     const given = { mode: "vega-lite", actions: false, ast: true, renderer: "svg", tooltip: false, patch };
     const narrow = window.innerWidth <= 700;
     views.columns = narrow ? 1 : 3;
@@ -457,7 +452,7 @@
     // A chart is not drawn if it would never have a row, because its axes would have no ends.
     if (data.cells.some((cell) => cell.mean !== undefined)) await embedAll(drawn);
     else place("figure-all-cells").parentElement.classList.add("empty");
-    if (data.waited.some((of) => of.length)) views.waits = await drawn("pair-waits", data.plots.waits, waitRows());
+    if (data.waited.some((of) => of.length)) views.waits = await drawn("pair-waits", data.plots.waits, waits.rows());
     await series.draw();
     if (series.any()) views.series = await drawn("pair-series", data.plots.series, series.rows());
     await changed(false);
@@ -466,6 +461,7 @@
     document.documentElement.dataset.explore = "drawn";
   }
 
+  const waits = window.storagelab.waitsOfPair({ data, state, views, PINS, widthOf, figure });
   const series = window.storagelab.seriesOfPair({ data, state, views, PINS, place, widthOf, figure, keepAddress });
   series.leadTo(showRun);
   const asked = () => { if (location.hash.startsWith("#run-")) window.storagelab.reveal(place("explore-series")); };
