@@ -65,7 +65,7 @@ def cells_table(findings: Findings) -> CellsTable:
     cells = ladder.in_order(findings, findings.cells)[:MAX_ROWS]
     columns = [one for one in _columns(findings, cells) if any(one.of(cell)[0] is not None for cell in cells)]
     picks = recommended(findings)
-    caption = f"Every cell, in the order of the ladder ({findings.provenance or 'nothing measured yet'})"
+    caption = f"Every cell, in the order of the ladder ({findings.provenance or 'no result yet'})"
     if len(findings.cells) > MAX_ROWS:
         caption += f", the first {numbers.count(MAX_ROWS)} of {numbers.count(len(findings.cells))}"
     entries = [[column.of(cell) for column in columns] for cell in cells]
