@@ -291,7 +291,7 @@ def check_the_screen_of(drawn: Drawn) -> None:
         assert len(rows) <= LINES
         assert max(map(len, rows)) <= COLUMNS
         assert all("x" * 27 in row for row in rows if "xx" in row)
-    basis = {"MEASURED", "SIMULATED", "NOTHING MEASURED"}
+    basis = {"MEASURED", "SIMULATED", "NO RESULT YET"}
     assert len([line for line in lines[:2] if line.split(",")[0].split(":")[0] in basis]) == 1
     assert [line for line in lines if not line.endswith(".")] == []
     assert all("x" * 28 not in line or WORD in line for line in lines)

@@ -244,7 +244,7 @@ def test_the_manifest_says_what_varied():
 
 def test_nothing_measured_still_gives_a_page():
     text = words_of(page_of({FILES: [1, 2]}, repetitions=1, failed=lambda planned: "the server died"))
-    assert "NOTHING MEASURED: no run has given a time yet (2 runs planned)" in text
+    assert "NO RESULT YET: no run has given a time (2 runs planned)" in text
     assert "the server died" in text
 
 

@@ -184,8 +184,7 @@ class Rung:
     @property
     def is_hollow(self) -> bool:
         """Whether the row's mark is hollow: for a prediction, and for a ratio other than 1 without an interval."""
-        unbound = self.ratio is not None and self.ratio.half_width is None and self.ratio.value != 1
-        return unbound or self.predicted
+        return self.predicted or (self.ratio is not None and self.ratio.half_width is None and self.ratio.value != 1)
 
 
 @dataclass(frozen=True)
@@ -260,7 +259,11 @@ def _folded(rungs: Sequence[Rung], most: int) -> Iterator[Rung]:
     untimed = rest[len(timed) :]
     if len(rest) > (room := max(2, most - len(front))):
         untimed, room = [_together(untimed)] if untimed else [], max(2, room - bool(untimed))
-        timed = timed if len(timed) <= room else [*timed[: room - 2], _together(timed[room - 2 : -1]), timed[-1]]
+        if len(timed) > room:
+            hidden = timed[room - 2 : -1]
+            judged = [rung for rung in hidden if rung.verdict.kind != "not-judged"]
+            apart = filter(None, (judged, [rung for rung in hidden if rung not in judged]))
+            timed = [*timed[: room - 2], *map(_together, apart), timed[-1]]
     yield from (*timed, *untimed)
 
 

@@ -32,7 +32,7 @@ from storagelab.report.sections.contents import brief, document
 from storagelab.report.text.markdown import markdown
 from storagelab.report.text.terminal import as_text, print_document
 
-FORMATS = ("html", "md", "csv", "waits-csv", "json")
+FORMATS = ("html", "md", "text", "csv", "waits-csv", "json")
 REPORT_FILE = "report.html"
 BRIEF_FILE = "brief.html"
 TABLES_FILE = "tables.sqlite"
@@ -68,21 +68,21 @@ PLAIN = How()
 def render(
     format_: str, experiment: Experiment, plan: Plan, runs: Sequence[Run], findings: Findings, *, how: How = PLAIN
 ) -> str:
-    """Returns the report in one form: "html", "md" or, for programs, "csv" (runs), "waits-csv" or "json" (the export).
-    Raises StoragelabError if the form is unknown.
+    """Returns the report in one form: "html", "md", "text" or, for programs, "csv" (runs), "waits-csv" or "json" (the
+    export). Raises StoragelabError if the form is unknown.
     """
     shown = findings if how.sql_server_names else own_names_only(findings)
     if format_ == "html":
         made_by = {"report made by": f"storagelab {__version__}"}
         from storagelab.report.page.html import page  # here, because most verbs need no templates
 
-        exported = json_pieces(experiment, plan, runs, findings)
         return page(
-            experiment, plan, runs, shown, exported, made_by,
+            experiment, plan, runs, shown, json_pieces(experiment, plan, runs, findings), made_by,
             embed_data=how.embed_data, so_far=how.so_far, limit=how.limit,
         )  # fmt: skip
-    if format_ == "md":
-        return markdown(document(experiment, plan, runs, shown, limit=how.limit))
+    if format_ in ("md", "text"):
+        of = document(experiment, plan, runs, shown, limit=how.limit)
+        return markdown(of) if format_ == "md" else as_text(of)
     if format_ in ("csv", "waits-csv"):
         return csv_of(all_of(experiment, plan, runs, findings)["runs" if format_ == "csv" else "waits"]())
     if format_ == "json":

@@ -255,8 +255,7 @@ class _Here(NamedTuple):
         pending = scheduling.pending(plan, store.attempts(), again=again)
         before = len(plan.runs) - len(pending)
         if race is not None:
-            failed_before = [planned for planned in pending if planned not in race.state.possible]
-            pending = [*failed_before, *race.state.possible]
+            pending = [*(failed for failed in pending if failed not in race.state.possible), *race.state.possible]
         at_once = loop.processes(self.plan, pending, found, jobs)
         console = screen.err()
         if store.set_aside is not None:

@@ -2,12 +2,11 @@
 at most once a minute. Between two renewals, only the text about the campaign's progress is renewed.
 
 That process works beside the runs only if they are simulated, because then their results do not depend on this machine.
-It then has the lowest priority. During a measured run, it would take CPU time, caches and the drive from the server,
-even if a CPU is free. So in a measured campaign, and in a simulated one that uses all CPUs, it works between two runs,
-and the next run waits for it. All these waits together take at most a fiftieth of the campaign's planned time. So the
-first page comes soon, and each later page when the earlier ones are at most a fiftieth of the time so far. Before that,
-a simulated campaign that uses all CPUs has the page made beside its runs: at the lowest priority, this takes even less
-of a CPU.
+It then has a low priority. During a measured run, it would take CPU time, caches and the drive from the server, even if
+a CPU is free. So in a measured campaign, and in a simulated one that uses all CPUs, it works between two runs, and the
+next run waits for it. All these waits together take at most a fiftieth of the campaign's planned time. So the first
+page comes soon, and each later page when the earlier ones are at most a fiftieth of the time so far. Before that, a
+simulated campaign that uses all CPUs has the page made beside its runs.
 
 python -m storagelab.verbs._so_far FOLDER TEXT [beside] makes the page once, in a separate process"""
 
@@ -30,7 +29,8 @@ from storagelab.run.progress import RunProgress
 from storagelab.words import numbers
 
 PROGRAM = [sys.executable, "-P", "-m", __name__]
-EVERY_S = 60.0
+EVERY_S, TOLD_EVERY_S = 60.0, 15.0
+"""The least seconds between two pages, and between two renewals of a page's text. The page reloads itself as often."""
 LARGEST_SHARE = 0.02
 _EMPTY_COST_S, _FIRST_COST_S = 1.5, 3.0
 """The assumed times, in seconds, to make a page without runs, and the first page with runs."""
@@ -42,6 +42,9 @@ _LONGEST_S = 300.0
 """If runs have waited for a page for longer than this (in seconds), storagelab stops making the page."""
 _AT_STOP_S = 20.0
 """The longest time, in seconds, for which an interrupted campaign waits for a page before it ends."""
+GIVES_WAY = 5
+"""The niceness of the process that makes a page beside simulated runs. If all CPUs are busy, it gets a quarter of one.
+So a page takes 10 to 20 s. With niceness 19, a page would take minutes."""
 _SHOWN = re.compile(r'id="so-far"[^<]*This page shows (\d+) of ')
 _SAID = re.compile(r'(?<=id="so-far" data-reload-s=")\d+">[^<]*(?=This page shows )')
 """Matches two things in the page: the seconds until it reloads itself, and the text about the campaign's progress. The
@@ -54,7 +57,7 @@ def kept(folder: Path, progress: RunProgress, before: int) -> Iterator[None]:
     continue. Otherwise a page without runs is made at once. If the runs stop before the last one, the page says so.
     """
     page = SoFar(folder, progress, before)
-    page.says(page.progress_text(), EVERY_S)
+    page.says(page.progress_text(), TOLD_EVERY_S)
     page.first()
     progress.renew_page = page.renew
     try:
@@ -94,12 +97,12 @@ class SoFar:
         now = time.monotonic()
         if self._process is not None and self._process.poll() is not None:
             self.end(1)
-            self._told = -EVERY_S  # the page has the text of the time when its making began
+            self._told = -TOLD_EVERY_S  # the page has the text of the time when its making began
         if not self._progress.waiting:
             return
-        if now >= self._told + EVERY_S:
+        if now >= self._told + TOLD_EVERY_S:
             self._told = now
-            self.says(self.progress_text(), EVERY_S)
+            self.says(self.progress_text(), TOLD_EVERY_S)
         if now < self._started + EVERY_S:
             return
         early_s = self._early_s(now)
@@ -187,7 +190,7 @@ class SoFar:
 
     def end(self, within_s: float) -> None:
         """Waits at most `within_s` seconds for a page that is being made. After that, stops making it, and reports
-        this.
+        this, unless `within_s` is 0, because then the page is no longer wanted.
         """
         process, self._process = self._process, None
         if process is None:
@@ -201,7 +204,9 @@ class SoFar:
                 process.kill()
         self._cost_s, self.is_made = time.monotonic() - self._started, process.returncode == 0
         told = f"renewed within {numbers.seconds(self._cost_s)}" if self.is_made else f"could not be made: {said}"
-        self._progress.say(f"the page so far: {told}", shown=not self.is_made and bool(self._progress.waiting))
+        self._progress.say(
+            f"the page so far: {told}", shown=bool(within_s and self._progress.waiting and not self.is_made)
+        )
 
 
 def make(folder: Path, text: str) -> None:
@@ -211,16 +216,16 @@ def make(folder: Path, text: str) -> None:
 
     of = stored.read(folder.name, folder.parent)
     findings = analyse(of.experiment, of.plan, of.runs)
-    writing.write_report(*of, findings, how=writing.How(so_far=writing.SoFar(text, round(EVERY_S))))
+    writing.write_report(*of, findings, how=writing.How(so_far=writing.SoFar(text, round(TOLD_EVERY_S))))
 
 
 def give_way() -> None:
-    """Gives this process the lowest weight, so that other processes get CPUs and drives first."""
-    os.nice(19)  # this still gets 1 % of a busy CPU; at idle priority, no page would ever be made
+    """Gives this process a low weight, so that other processes get most of the CPUs and drives."""
+    os.nice(GIVES_WAY)
     with contextlib.suppress(OSError):
         # If the kernel groups processes by session, each group gets its share of the CPU, whatever the priority of its
         # processes.
-        Path("/proc/self/autogroup").write_text("19")
+        Path("/proc/self/autogroup").write_text(str(GIVES_WAY))
 
 
 if __name__ == "__main__":

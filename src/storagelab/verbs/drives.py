@@ -100,8 +100,7 @@ def fit(
 
     effort = measuring.QUICK if quick else measuring.FULL
     if size is not None:
-        wanted = int(amount(parse_bytes, size, "--size", "--size 16GiB"))
-        effort = effort._replace(file_bytes=wanted // 2**20 * 2**20)
+        effort = effort._replace(file_bytes=int(amount(parse_bytes, size, "--size", "--size 16GiB")) // 2**20 * 2**20)
     file = _free_file(name)
     with Interruptible(), _volume(volume, spec) as found:
         measuring.check(found.folder, effort.file_bytes)

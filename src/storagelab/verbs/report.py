@@ -35,7 +35,7 @@ UNUSED = (
     Unused("--embed-data", when("format_", "md", *_DRAWN), "is for a page",
            "Leave it out; storagelab export writes all raw data."),
     Unused("--embed-data --sql-server-names", when("brief"), "is not for the brief page", "Leave it or --brief out."),
-    Unused("--sql-server-names", when("format_", *_DRAWN), "is for a page and for Markdown"),
+    Unused("--sql-server-names", when("format_", *_DRAWN), "is for a page, Markdown and text"),
 )  # fmt: skip
 
 
@@ -86,12 +86,9 @@ def report(
         shown = place.name if place.parent == verbs.DEFAULT_RESULTS else place
         screen.say(f"raw data: {place / FILE_NAME}; as JSON: storagelab export {shown}")
         screen.say(f"charts as files: storagelab report {shown} --format png (or svg); one of them: --chart cells")
-    elif format_ == "text":
-        of = document(experiment, expanded, runs, writing.own_names_only(findings), limit=most)
-        if output is None:
-            terminal.print_document(screen.out(), of)
-        else:
-            writing.deliver(terminal.as_text(of), output)
+    elif format_ == "text" and output is None:
+        named = findings if sql_server_names else writing.own_names_only(findings)
+        terminal.print_document(screen.out(), document(experiment, expanded, runs, named, limit=most))
     else:
         writing.deliver(writing.render(format_, experiment, expanded, runs, findings, how=how), output)
 

@@ -60,6 +60,7 @@ class NotSteady(Caution):
     this."""
 
     kind, group = "not-steady", "drive"
+    next_step = "make longer runs: raise workload.warm_up and workload.duration"
     rounds: int
     judged: bool
 

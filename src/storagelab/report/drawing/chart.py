@@ -110,7 +110,7 @@ class Drawn:
 
     @property
     def where(self) -> str:
-        return self.findings.provenance or "nothing measured yet"
+        return self.findings.provenance or "no result yet"
 
     @property
     def finding(self) -> str:

@@ -68,7 +68,7 @@ def record(plan: Plan, runs: Sequence[Run], findings: Findings, cells: Sequence[
     ]
     # `plain` searches for passwords. `waited` and `counted` are not searched: they are long, and have only figures.
     return {
-        "where": findings.provenance or "nothing measured yet",
+        "where": findings.provenance or "no result yet",
         "unit": compared.unit(findings),
         "verdicts": _VERDICTS,
         "pinned": [place for end in compared.ends(findings) for place, cell in enumerate(cells) if cell.cell_id == end],
@@ -300,7 +300,7 @@ _PLOTS = resources.files(__package__).joinpath("templates", "explore-plots.json"
 
 def plots(findings: Findings) -> dict[str, Spec]:
     """Maps the name of each interactive chart to its Vega-Lite specification, without rows."""
-    where = findings.provenance or "nothing measured yet"
+    where = findings.provenance or "no result yet"
     name = "mean rate" if compared.by_rate(findings) else compared.quantity(findings)
     places = arrange(findings)
     fields = {factor.name: f"f{place}" for place, factor in enumerate(findings.factors)}

@@ -65,7 +65,7 @@ def cells_table(findings: Findings) -> CellsTable:
     cells = ladder.in_order(findings, findings.cells)[:MAX_ROWS]
     columns = [one for one in _columns(findings, cells) if any(one.of(cell)[0] is not None for cell in cells)]
     picks = recommended(findings)
-    caption = f"Every cell, in the order of the ladder ({findings.provenance or 'nothing measured yet'})"
+    caption = f"Every cell, in the order of the ladder ({findings.provenance or 'no result yet'})"
     if len(findings.cells) > MAX_ROWS:
         caption += f", the first {numbers.count(MAX_ROWS)} of {numbers.count(len(findings.cells))}"
     entries = [[column.of(cell) for column in columns] for cell in cells]
@@ -219,8 +219,9 @@ def _columns_beside(findings: Findings, cells: Sequence[CellSummary]) -> Iterato
         times = 1e-6 if name == "bytes_per_s" else 1e3
         figures = {cell_id: times * figures[name].value for cell_id, figures in known.items() if name in figures}
         if name != f"latency_{by}_s":
-            rank = 0 if heading == ("mean with sync ms" if synced else "p99 ms") else 3
-            said = meaning if name.startswith("latency_") else ""
+            of_request = name.startswith("latency_")  # these go before those of the syncs: alone, they would mislead
+            rank = 0 if heading == ("mean with sync ms" if synced else "p99 ms") else 3 + (synced and of_request)
+            said = meaning if of_request else ""
             yield Column(Heading(heading, meaning=said), partial(_of, figures, numbers.significant), rank)
     after = {cell.cell_id: cell.checkpoint_s.mean.value for cell in cells if cell.checkpoint_s is not None}
     meaning = "the final checkpoint, which writes what the load left in memory; not in the run's time"

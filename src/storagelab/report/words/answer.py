@@ -60,12 +60,11 @@ def opening(findings: Findings, found: Answer | None = None) -> Document:
     loads.
     """
     found = found or answer_of(findings)
-    head = (*_so_far(findings, found), *_lines(findings, "use"), *host_line(findings))
     return Document(
         title=findings.experiment,
-        provenance=findings.provenance or "nothing measured yet",
+        provenance=findings.provenance or "no result yet",
         question=findings.question,
-        head=head,
+        head=(*_so_far(findings, found), *_lines(findings, "use"), *host_line(findings)),
         based=_basis(findings, found),
         why=(*_lines(findings, "why"), *_largest_effect(findings), *_why(findings, found, STEPS)),
         doubt=_doubt(findings, found),
@@ -104,12 +103,13 @@ def _lines(findings: Findings, about: str) -> list[str]:
 
 def _basis(findings: Findings, found: Answer) -> str:
     if found.provenance is None or "nothing-measured" in found.unable:
-        return f"NOTHING MEASURED: no run has given a time yet ({plural(found.runs_planned, 'run')} planned)."
+        return f"NO RESULT YET: no run has given a time ({plural(found.runs_planned, 'run')} planned)."
     made = "" if found.runs == found.runs_planned else f"{found.runs} of "
     race = "".join(f" of a race ({one.runs_of_all} without one)" for one in RaceSummary.of(findings))
     number = len(findings.loads)
     under = f" under {number} {compared.load_noun(findings, number)}" if number else ""
-    layouts = f"{found.layouts} {noun(findings.layout_factors, found.layouts)}{under}"
+    ran = f"{of} of " if (of := compared.layouts_run(findings)) < found.layouts else ""
+    layouts = f"{ran}{found.layouts} {noun(findings.layout_factors, found.layouts)}{under}"
     return f"{found.provenance.upper()}, {made}{plural(found.runs_planned, 'run')}{race}, {layouts}."
 
 
@@ -139,7 +139,7 @@ def _so_far(findings: Findings, found: Answer) -> Iterator[str]:
     """Says what to use. While runs are missing, the first sentence also gives the number of layouts that have run."""
     said = _choices(findings, found)
     if found.next is not None and found.next.step == "runs" and (first := next(said, None)):
-        ran = len({short_text(layout_of(findings, cell), {}) for cell in findings.cells if cell.elapsed_s is not None})
+        ran = compared.layouts_run(findings)
         of = f"{ran} of {found.layouts} {noun(findings.layout_factors, 2)}" if ran < found.layouts else ""
         open_ = of and not all(one.verdict == "winner" or is_bounded(findings, one) for one in found.choices)
         after = f"So far, after {of}," if of else "So far,"

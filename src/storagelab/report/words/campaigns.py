@@ -127,7 +127,7 @@ def gate_of_campaigns_sentence(result: Gate, margin: float, found: Sequence[Comp
 
 def provenance_sentences(found: Compare) -> list[str]:
     """Says that one campaign is measured and the other simulated; [] if both have the same provenance."""
-    first, second = (campaign.findings.provenance or "nothing measured" for campaign in (found.first, found.second))
+    first, second = (campaign.findings.provenance or "no result" for campaign in (found.first, found.second))
     if first == second:
         return []
     return [
@@ -332,7 +332,5 @@ def with_gate(of: Document, basis: Basis, plan: Plan, pairs: Sequence[Pair], sho
     """Returns the report `of` the pair that is shown, with the gate's verdict on all pairs before it."""
     result = shown.gate or Gate.NOT_SLOWER
     many = f"{sum(one.gate is result for one in pairs)} of {len(pairs)} pairs"
-    said = gate_sentence(result, margin)
-    if len(pairs) > 1:
-        said = gate_sentence(result, margin, f", for sure, in {many}", f"the runs of {many}")
-    return of.opened_by(f"{said} {stalls_sentence(basis, plan, shown.after)}")
+    told = (f", for sure, in {many}", f"the runs of {many}") if len(pairs) > 1 else ()
+    return of.opened_by(f"{gate_sentence(result, margin, *told)} {stalls_sentence(basis, plan, shown.after)}")

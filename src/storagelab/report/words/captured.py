@@ -59,8 +59,7 @@ def shown_as(name: str, engine: str) -> str:
 def capture_paper(capture: Capture, name: str) -> Document:
     """Returns the report on a capture. `name` is the name of its folder."""
     manifest = capture.manifest
-    whole = f"{ENGINES[manifest.engine].title} {manifest.server_version}"
-    title = f"What {whole} reads and writes ({name})"
+    title = f"What {ENGINES[manifest.engine].title} {manifest.server_version} reads and writes ({name})"
     return paper(title, "measured", _verdict(capture), list(_notes(capture)), _tables(capture))
 
 

@@ -62,7 +62,7 @@ def unable_text(fact: str, findings: Findings) -> str:
         case "not-compared":
             absent = sum(one.elapsed_s is None for one in findings.cells)
             number, of = absent or len(findings.not_compared), len(findings.cells)
-            return f"{number} of {of} {findings.cell_noun(of)} without a result"
+            return f"{number} of {of} {findings.cell_noun(of)} {'without a result' if absent else 'not judged'}"
         case _:
             return fact.replace("-", " ")
 

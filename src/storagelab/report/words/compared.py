@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
+from storagelab.findings.answer import layout_of
 from storagelab.findings.kinds.race import RaceSummary
 from storagelab.findings.model import CellSummary, Compared, Dependence, Effect, Estimate, Findings, Sample
 from storagelab.findings.times import judged_by
 from storagelab.spec.factors import is_load
 from storagelab.words import numbers
-from storagelab.words.names import level_alone, level_text, phrase
+from storagelab.words.names import level_alone, level_text, phrase, short_text
 
 _AT: Mapping[Compared, str] = {
     "latency-mean": " on average", "latency-p50": " at the median", "latency-p95": " at the 95th percentile",
@@ -43,6 +44,11 @@ def in_parts_of_cycles(findings: Findings) -> tuple[str, ...]:
     """Returns the ids of the cells that are not compared because their runs contain incomplete checkpoint cycles."""
     found = [one.cells for one in findings.cautions if one.kind == "checkpoint-cycles" and one.is_unable(findings)]
     return found[0] or tuple(cell.cell_id for cell in findings.cells) if found else ()
+
+
+def layouts_run(findings: Findings) -> int:
+    """Returns the number of layouts that have a result."""
+    return len({short_text(layout_of(findings, cell), {}) for cell in findings.cells if cell.elapsed_s is not None})
 
 
 def set_time(findings: Findings) -> bool:

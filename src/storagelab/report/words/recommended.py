@@ -29,13 +29,12 @@ def advice_paper(found: Advice, statements: Mapping[str, Sequence[str]], spec: P
     ]
     why = [f"Why: today the load waits for {one.limited_today}; after the move, for {one.limited_then}."
            for one in found.measurable[:1]]  # fmt: skip
-    todo = ""
-    if found.measurable:
-        todo = f"Next: storagelab plan {spec}" if spec else "Next: measure it; --load SPEC --spec FILE writes the spec."
+    todo = f"Next: storagelab plan {spec}" if spec else "Next: measure it; --load SPEC --spec FILE writes the spec."
     return Document(
         f"Recommendation from {found.capture}", "predicted", [_head(found)],
         [*sections, Section("notes", "Notes", listed(notes))], ladders=_ladder(found) if found.measurable else (),
-        why=why, doubt=f"Doubt: {' '.join(found.doubts)}" if found.doubts else "", next=todo,
+        why=why, doubt=f"Doubt: {' '.join(found.doubts)}" if found.doubts else "",
+        next=todo if found.measurable else "",
     )  # fmt: skip
 
 
@@ -48,10 +47,9 @@ def _ladder(found: Advice) -> tuple[Ladder, ...]:
 
 def _head(found: Advice) -> str:
     if found.unsure is not None:
-        times = times_text(found.unsure.times_present)
         return (
             f"Leave it as it is, or measure first: {found.because}. The best placement moves {_moved(found.unsure)}: "
-            f"{times} times today's rate."
+            f"{times_text(found.unsure.times_present)} times today's rate."
         )
     if not found.proposals:
         return f"Leave it as it is: {found.because}."

@@ -188,8 +188,7 @@ def _effect_sentence(findings: Findings, name: str, effects: Sequence[Effect]) -
         effects = sorted(effects, key=lambda one: -abs(math.log(one.ratio.value)))[:_EFFECTS_LARGEST]
     baseline = phrase(name, [effects[0].baseline])
     ordered = sorted(effects, key=lambda one: (not one.distinguishable, not one.tested))
-    parts = [_effect_text(findings, name, one) for one in ordered]
-    parts += [f"{left} others differ less"] if left else []
+    parts = [*(_effect_text(findings, name, one) for one in ordered), *[f"{left} others differ less"] * bool(left)]
     return f"Compared with {baseline}, all else the same: {'; '.join(parts)}.{wider_text(findings, effects)}"
 
 

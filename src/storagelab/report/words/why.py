@@ -222,7 +222,7 @@ def pair_paper(findings: Findings, before: str, after: str, ratio: Estimate | No
     ]
     title, provenance = (
         f"{findings.experiment}: {before} against {after}",
-        findings.provenance or "nothing measured yet",
+        findings.provenance or "no result yet",
     )
     per = compared.per(findings)
     change = "" if ratio is None else f"{after} against {before}: {numbers.change_estimate(ratio, per)}. "
