@@ -1,6 +1,4 @@
-"""The block of all cells in a real browser: sorting, filtering, pinning, the address, charts as files,
-accessibility.
-"""
+"""The block of all cells in a browser: sorting, filtering, pinning, the address, charts as files, accessibility."""
 
 import re
 from collections.abc import Iterator
@@ -13,6 +11,7 @@ from real_browser import playwright, watched
 from shortcuts import drawn
 
 from storagelab.findings.analysis import analyse
+from storagelab.report.drawing.palette import SLOWER
 from storagelab.report.page import html
 
 FILES, LOG = "layout.data_files", "layout.log"
@@ -166,14 +165,14 @@ def test_filters_leave_the_same_cells_in_the_table_and_in_the_chart(opened):
     tick(tab, "data files", "2", chosen=False)
     assert {*column(tab, "data files")} == {"4"}
     assert tab.locator("#explore-filters output").inner_text() == "2 of 8 cells"
+    assert re.fullmatch("2 of 8 cells, .*: only data files = 4", tab.locator("#cells-table caption").inner_text())
     assert tab.locator("#cell-list option:not([hidden])").count() == 2
     for figure in ("waits", "cells", "rows-over-time"):
         marks = tab.locator(f"#figure-{figure} .wide :is(path, line, rect)[aria-label]:visible")
         labels = marks.evaluate_all("all => all.map(one => one.ariaLabel)")
         assert {re.search(r"\((\d files)", label)[1] for label in labels} <= {"4 files"}, figure
-        names = tab.locator(
-            f"#figure-{figure} .wide :is(.role-axis-label, .role-title) text:visible"
-        ).all_text_contents()
+        texts = f"#figure-{figure} .wide :is(.role-axis-label, .role-title) text:visible"
+        names = tab.locator(texts).all_text_contents()
         assert not [name for name in names if re.search(r"\b[128] files?,", name)], figure
         caption = tab.locator(f".chart:has(#figure-{figure}) .caption").inner_text()
         assert re.match(r"(Drawn: only data files = 4\. Of all layouts: |This chart has only 2 of 8 cells).", caption)
@@ -231,6 +230,7 @@ def test_what_was_chosen_stands_in_the_address_and_opens_again(opened):
     assert again.locator("#cells-table th[aria-sort]").count() == 1
     titles = again.locator("#figure-all-cells :is(.role-axis-title, .role-legend-title) text").all_text_contents()
     assert {"data files", "verdict (measured)"} < {*titles}
+    assert again.locator(f"#figure-all-cells .role-legend-symbol path[stroke='{SLOWER}']").count() == 1
 
 
 @pytest.mark.parametrize("address", ["#explore&A=nobody&sort=99&is.x=y&axis=z", "#%", "#explore&sort=x&find=%3Cimg%3E"])
