@@ -50,7 +50,7 @@ def test_names_of_sql_server_are_there_for_those_who_ask(inputs):
 
 
 def test_an_unknown_form_is_refused_with_those_known(inputs):
-    with pytest.raises(StoragelabError, match=r"format 'pdf'\n  known formats: html, md, csv, waits-csv, json"):
+    with pytest.raises(StoragelabError, match=r"format 'pdf'\n  known formats: html, md, text, csv, waits-csv, json"):
         writing.render("pdf", *inputs)
 
 
