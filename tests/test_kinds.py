@@ -98,7 +98,7 @@ def test_a_new_finding_is_one_file():
     experiment, plan, runs = make_campaign({FILES: [1, 4]}, 5)
     findings = analyse(experiment, plan, runs)
     lines = answer_lines(findings)
-    assert lines[2] == "The water stood 2.5 m high.", "its weight puts it before the other lines on how sure that is"
+    assert lines[3] == "The water stood 2.5 m high.", "its weight puts it before the other lines on how sure that is"
     assert "5 seagulls were seen." in lines
     tide, seagulls = "In 10 runs the water stood 2.5 m high. Wait for the ebb.", "cell-002 had 5 seagulls."
     texts = [on_a_terminal(document(experiment, plan, runs, findings))]

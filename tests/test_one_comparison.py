@@ -305,7 +305,7 @@ def check_the_verdicts(found, table, shown) -> None:
         assert least is None or cell_id not in may_be
         if least is not None and least[1]:
             low = ratios[cell_id]["ratio"]["low"]
-            assert near(least[1], [100 * (low - 1) if least[2] == "%" else low])
+            assert near(least[1], [100 * (low - 1)]) if least[2] == "%" else rounds_ratio(least[1], [low])
     chosen = [] if found["answer"]["no_verdict"] else found["answer"]["choices"]
     picks = [choice["pick"] for choice in chosen if choice["pick"]]
     meant = {cell_id for choice in found["answer"]["choices"] for cell_id in choice["meant"]}

@@ -39,7 +39,8 @@ _WITH_RUNS = 2.0
 _FIRST_AFTER_S = 15.0
 """The seconds from a page without runs to the first page with runs."""
 _LONGEST_S = 300.0
-"""If runs have waited for a page for longer than this (in seconds), storagelab stops making the page."""
+"""If runs have waited for a page for longer than this (in seconds) or than `LARGEST_SHARE` allows, its making
+is stopped."""
 _AT_STOP_S = 20.0
 """The longest time, in seconds, for which an interrupted campaign waits for a page before it ends."""
 GIVES_WAY = 5
@@ -109,17 +110,20 @@ class SoFar:
         if self._process is not None:
             self._late("is still being made")
         elif early_s <= 0 or self._simulated:
-            self._make(_LONGEST_S, wait=early_s <= 0)
+            self._make(min(_LONGEST_S, self._allowed_s(now)), wait=early_s <= 0)
         elif early_s < self._progress.left_s():
             share = numbers.percent(LARGEST_SHARE)
             self._late(f"comes in {numbers.duration(early_s)}, because pages take at most {share} of the time")
 
+    def _allowed_s(self, now: float) -> float:
+        """Returns for how many more seconds all runs together may wait for pages."""
+        return LARGEST_SHARE * (now - self._began + self._progress.left_s()) - self._waited_s
+
     def _early_s(self, now: float) -> float:
         """Returns the seconds until runs may wait for the next page; infinite if there is no time for it."""
-        passed_s = now - self._began
-        if self._waited_s + self._cost_s > LARGEST_SHARE * (passed_s + self._progress.left_s()):
+        if self._cost_s > self._allowed_s(now):
             return math.inf
-        return self._waited_s / LARGEST_SHARE - passed_s if self._has_runs else 0.0
+        return self._waited_s / LARGEST_SHARE - (now - self._began) if self._has_runs else 0.0
 
     def progress_text(self) -> str:
         """Returns how far the runs are, with the time of day, and the next run if runs are made one after the other."""

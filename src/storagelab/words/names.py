@@ -121,8 +121,7 @@ def value_text(value: JsonValue) -> str:
 
 def _quoted(value: JsonValue) -> str:
     text = value_text(value)
-    commas = isinstance(value, str) and ("," in text or not text or text != text.strip())
-    return f'"{text}"' if commas else text
+    return f'"{text}"' if isinstance(value, str) and ("," in text or not text or text != text.strip()) else text
 
 
 def level_text(levels: Mapping[str, JsonValue]) -> str:
