@@ -5,7 +5,6 @@ This module makes the short form of each result. The long form is part of the ev
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 
 from storagelab.findings.answer import answer as answer_of
@@ -55,16 +54,16 @@ _REASONS = {"baseline": "listed first", "fastest": "the fastest mean"}
 """Maps a preference to its text, if a reader would not understand the preference as the spec writes it."""
 
 
-def opening(findings: Findings, found: Answer | None = None) -> Document:
+def opening(findings: Findings, found: Answer | None = None, *, default: bool = True) -> Document:
     """Returns the answer in words, without its ladders. Its `head` says what to use, in a sentence for each group of
-    loads.
+    loads. `default`: whether to name a default layout.
     """
     found = found or answer_of(findings)
     return Document(
         title=findings.experiment,
         provenance=findings.provenance or "no result yet",
         question=findings.question,
-        head=(*_so_far(findings, found), *_lines(findings, "use"), *host_line(findings)),
+        head=tuple(filter(None, (*_so_far(findings, found, default), *_lines(findings, "use"), *host_line(findings)))),
         based=_basis(findings, found),
         why=(*_lines(findings, "why"), *_largest_effect(findings), *_why(findings, found, STEPS)),
         doubt=_doubt(findings, found),
@@ -80,15 +79,15 @@ def answer_lines(findings: Findings, found: Answer | None = None) -> list[str]:
 
 def headline(findings: Findings, found: Answer | None = None, *, default: bool = True) -> str:
     """Says what to use, or why there is nothing to choose. `default`: whether to name a default layout."""
-    told = opening(findings, found)
-    head = told.head if default else [re.split(r"(?:^|(?<=\.) )Default: ", text)[0] for text in told.head]
-    text = " ".join(filter(None, head)) or told.based
+    told = opening(findings, found, default=default)
+    text = told.verdict or told.based
     return f"In simulation, {text[0].lower()}{text[1:]}" if findings.provenance == "simulated" and told.head else text
 
 
 def in_full(findings: Findings, found: Answer) -> tuple[list[str], list[str]]:
     """Returns what the short answer leaves out: the sentences on groups of loads, and the sentences on causes."""
-    rest = [_group(findings, choice) for choice in found.choices[CHOICES:]] if len(found.choices) > CHOICES + 1 else []
+    left = found.choices[CHOICES:] if len(found.choices) > CHOICES + 1 else ()
+    rest = [_group(findings, choice, True) for choice in left]
     short = [*_why(findings, found, STEPS)]
     return rest, [text for text in _why(findings, found, None) if text not in short]
 
@@ -135,9 +134,9 @@ def _doubt(findings: Findings, found: Answer) -> str:
 # --- what to use ------------------------------------------------------------------------------------------------------
 
 
-def _so_far(findings: Findings, found: Answer) -> Iterator[str]:
+def _so_far(findings: Findings, found: Answer, default: bool) -> Iterator[str]:
     """Says what to use. While runs are missing, the first sentence also gives the number of layouts that have run."""
-    said = _choices(findings, found)
+    said = _choices(findings, found, default)
     if found.next is not None and found.next.step == "runs" and (first := next(said, None)):
         ran = compared.layouts_run(findings)
         of = f"{ran} of {found.layouts} {noun(findings.layout_factors, 2)}" if ran < found.layouts else ""
@@ -147,7 +146,7 @@ def _so_far(findings: Findings, found: Answer) -> Iterator[str]:
     yield from said
 
 
-def _choices(findings: Findings, found: Answer) -> Iterator[str]:
+def _choices(findings: Findings, found: Answer, default: bool) -> Iterator[str]:
     choices = found.choices
     if Ceiling.of(findings):
         return
@@ -160,11 +159,11 @@ def _choices(findings: Findings, found: Answer) -> Iterator[str]:
     elif len(choices) == 1:
         loads = len(choices[0].loads)
         under = f"Under {'both' if loads == 2 else f'all {loads}'} {compared.load_noun(findings, loads)} use"
-        said = _use(findings, choices[0], under if loads > 1 else "Use", ": "), _default(findings, choices[0])
-        yield from filter(None, said)
+        yield _use(findings, choices[0], under if loads > 1 else "Use", ": ")
+        yield _default(findings, choices[0], default)
     else:
         shown = choices if len(choices) == CHOICES + 1 else choices[:CHOICES]
-        yield from (_group(findings, choice) for choice in shown)
+        yield from (_group(findings, choice, default) for choice in shown)
         if left := len(choices) - len(shown):
             yield f"The report has {left} more groups of {compared.load_noun(findings, 2)}, with other layouts."
     yield from lost
@@ -213,9 +212,9 @@ def _volatile(findings: Findings, found: Answer) -> Iterator[str]:
         yield f"Not to be used, because a crash loses data or log: {'; '.join(names)}.{rest}"
 
 
-def _group(findings: Findings, choice: Choice) -> str:
-    said = (f"With {loads_text(findings, choice)}: {_use(findings, choice)}", _default(findings, choice))
-    return " ".join(filter(None, said))
+def _group(findings: Findings, choice: Choice, default: bool) -> str:
+    said = f"With {loads_text(findings, choice)}: {_use(findings, choice)}"
+    return " ".join(filter(None, (said, _default(findings, choice, default))))
 
 
 def _untold(findings: Findings, choice: Choice) -> str:
@@ -300,8 +299,8 @@ def _at_most_slower(findings: Findings, choice: Choice) -> str:
     return f"the same within {within} (95 %)" if choice.same else f"not shown to be the same within {within}: {slower}"
 
 
-def _default(findings: Findings, choice: Choice) -> str:
-    """Gives the price of the layout to use. If several layouts will do, it also gives the default and its reason."""
+def _default(findings: Findings, choice: Choice, named: bool) -> str:
+    """Gives the price of the layout to use. If several layouts will do, also the default and its reason, if `named`."""
     pick = choice.pick
     if pick is None:
         return ""
@@ -310,7 +309,7 @@ def _default(findings: Findings, choice: Choice) -> str:
     if choice.verdict == "winner" or len(choice.meant) <= max(1, len(choice.loads)):
         return costs and f"It costs {costs}."
     default = short_text(pick.levels, labels_of(findings.factors)) + (costs and f", price {costs}")
-    return f"Default: {default} ({_reason(findings, choice, pick)})."
+    return f"Default: {default} ({_reason(findings, choice, pick)})." * named
 
 
 def _reason(findings: Findings, choice: Choice, pick: Pick) -> str:
