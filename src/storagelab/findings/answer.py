@@ -242,6 +242,7 @@ def _pick(findings: Findings, loads: Sequence[_Load], tied: Sequence[str]) -> Pi
         if len(kept) < len(left):
             decided.append(preference)
         left = kept
+    decided += ["baseline"] * (len(left) > 1 and bool(decided) and "baseline" not in decided)
     cell = min(left, key=lambda one: _places(findings, one))
     levels = layout_of(findings, cell)
     keeps, capacities = _keeps(findings, among)

@@ -230,9 +230,7 @@ def _change(grid: _Grid, alpha: float) -> EffectChange | None:
         change for one, other in steps if one != other and (change := _largest_change(grid, one, other, family, alpha))
     ]
     # A step that surely costs time at one level, but not at the other, is more useful to the reader.
-    turns = [(one.high.low or 0) > 1 >= (one.low.low or 0) for one in found]
-    pairs = zip(turns, found, strict=True)
-    return max(pairs, key=lambda pair: (pair[0], pair[1].difference.value), default=(False, None))[1]
+    return max(found, key=lambda of: ((of.high.low or 0) > 1 >= (of.low.low or 0), of.difference.value), default=None)
 
 
 def _largest_change(grid: _Grid, baseline: int, level: int, family: int, alpha: float) -> EffectChange | None:

@@ -46,7 +46,7 @@ class FewRepetitions(Caution):
     def sentence(self, findings: Findings) -> str:
         where = self.where(findings)
         per = f"in some cells{where}" if where else "per cell"
-        odd = f", and odd runs are marked (with fewer than {RUNS_LEAST}, none is)" * (self.repetitions < RUNS_LEAST)
+        odd = f", and odd runs are found (with fewer than {RUNS_LEAST}, none is)" * (self.repetitions < RUNS_LEAST)
         return (
             f"With {count(self.repetitions)} runs {per}, intervals are wide, and only large differences can be shown. "
             f"With {count(self.sound)} or more repetitions, intervals are narrower{odd}."

@@ -10,7 +10,7 @@ from functools import partial
 
 from storagelab.findings.cell import in_classes
 from storagelab.findings.model import CellSummary, Findings
-from storagelab.findings.why import Step, Waterfall, adds_up, between, wait_each_s
+from storagelab.findings.why import Step, Waterfall, adds_up, between, by_type, wait_each_s
 from storagelab.model.measurement import Run
 from storagelab.model.waits import FOR_CLIENT, Category
 from storagelab.report.document import Heading, Table, bare
@@ -156,7 +156,7 @@ def _finding(data: Figure, findings: Findings) -> str:
 
 def _marks(_data: Figure, findings: Findings) -> str:
     words = [
-        "Each bar is a cell's mean run, the fastest first. It shows what all connections spent their time on. Time",
+        "Each bar is a cell's mean run, in the ladder's order. It shows what all connections spent their time on. Time",
         "that is missing to 100 % is unexplained, or connections had finished. The wait that changes most, except",
         "for the client, comes first; a colour is a wait category, on the whole page.",
         "Waits of different engines are grouped by what they wait for; each cell's table has their names."
@@ -269,11 +269,14 @@ def _domain(data: Figure) -> tuple[list[float], bool]:
     return readable_domain(ends if min(ends) > _CLOSE * max(ends) else [0.0, *ends])
 
 
-def _finding_of_steps(data: Figure, _findings: Findings) -> str:
-    steps = [row for row in data.rows[1:-1] if row["name"] != SMALLER]
-    most = max(steps, key=lambda row: abs(float(row["to_s"] or 0) - float(row["from_s"] or 0)), default=None)
+def _finding_of_steps(data: Figure, findings: Findings) -> str:
+    """Names the wait, with its signal part, or other time that changes most."""
     ends = f"From {data.rows[0]['tip']}, to {data.rows[-1]['tip']}"
-    return f"{ends}: the largest step is {most['name']}, {most['label']}." if most else f"{ends}."
+    whole = between(findings, str(data.rows[0]["cell_id"]), str(data.rows[-1]["cell_id"]), by=by_type)
+    if whole is None or not whole.steps or folded(whole)[0].thing.name == SMALLER:
+        return f"{ends}."
+    most, show = whole.steps[0], partial(numbers.seconds, like_s=max(whole.before_s, whole.after_s))
+    return f"{ends}: {most.thing.name} changes most, {_signed(most.change.value, show)}."
 
 
 def _marks_of_steps(data: Figure, findings: Findings) -> str:

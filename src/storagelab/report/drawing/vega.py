@@ -51,7 +51,7 @@ VEGA_LITE = "6.4"
 VEGA_LITE_SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 AXIS_PX = 74
 """The width of a vertical axis of figures with its title."""
-_GAP_PX = 18
+_GAP_PX = 26
 _SHORT = "(domain('y')[1] || domain('child_y')[1]) < 1e5 ? datum.label : format(datum.value, '~s')"
 """Labels of an axis: all as 80k if its end is large. The scale is `child_y` if each panel has its own axis."""
 
@@ -162,8 +162,8 @@ def finished(
         height_px = height_px or (form.panel_height_px if count < 7 else 120)
         axis_px += (_titles_in_lines(layers, int(height_px / LETTER_PX)) - 1) * (FONT_PX + 2)
         width = form.panel_width_px(count, axis_px * (form.columns(count) if apart == "y" else 1))
-        letter_px = WIDER * BOLD * LETTER_PX
-        titles = in_lines({name: wrapped(text, int(width / letter_px)) for name, text in panels.items()})
+        most = int(width / (WIDER * BOLD * LETTER_PX))
+        titles = in_lines({name: wrapped(text, most) for name, text in panels.items()})
         header = {"field": "panel", "type": "nominal", "sort": list(panels), "header": {"labelExpr": titles}}
         inner = drawn | {"width": width, "height": height_px}
         # If the last row of panels is not full, shared axes would be drawn where a panel is missing.

@@ -52,8 +52,7 @@ def print_plan(console: Console, experiment: Experiment, plan: Plan, facts: Plan
 
     With `whole`, also print the reasons for all warnings, what is done to volumes, all cells, and every run in order.
     """
-    question = f": {experiment.question}" if experiment.question else ""
-    print_paragraph(console, experiment.name + question, style="bold")
+    print_paragraph(console, ": ".join(filter(None, (experiment.name, experiment.question))), style="bold")
     for warning in facts.warnings:
         claim, _, reason = warning.partition("\n")
         print_paragraph(console, claim, first="! ", style="yellow")

@@ -338,7 +338,7 @@ def _gained(findings: Findings, choice: Choice) -> str:
     rows = {row.cell_id: row for row in findings.comparisons if row.distinguishable}
     slowest = sorted((rows[load.worst] for load in judged if load.worst in rows), key=lambda row: row.ratio.value)
     if not slowest:
-        return "no layout is surely slower than the fastest"
+        return "by how much any other layout is slower is not known"
     if len(judged) > 1:
         ends = " to ".join(dict.fromkeys(numbers.ratio_text(row.ratio.value) for row in (slowest[0], slowest[-1])))
         which = [compared.slowest_text(findings, row.cell_id) for row in slowest]
