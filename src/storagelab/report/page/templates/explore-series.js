@@ -32,8 +32,10 @@ window.storagelab.seriesOfPair = ({ data, state, views, PINS, place, widthOf, fi
       least: join(least || means, least ? Math.min : mean), most: join(most || means, most ? Math.max : mean) }));
   }
 
+  const middle = (pin) => (runsOf(pin).length % 2 ? "median" : "near the median");
+
   function chooseRun(pin) {
-    const runs = runsOf(pin).map((run, at) => [run, at ? "" : " (median)"]).sort(([one], [other]) => one.repetition - other.repetition);
+    const runs = runsOf(pin).map((run, at) => [run, at ? "" : ` (${middle(pin)})`]).sort(([one], [other]) => one.repetition - other.repetition);
     const options = runs.map(([run, which]) => [`${run.repetition}`, `${run.repetition}${which}`]);
     const shown = runOf(pin);
     return labelled(`run of ${PINS[pin]}`, choice(options, shown ? `${shown.repetition}` : "", (value) => {
@@ -46,7 +48,7 @@ window.storagelab.seriesOfPair = ({ data, state, views, PINS, place, widthOf, fi
   function caption(title, unit) {
     const said = PINS.map((pin, number) => [pin, runOf(number), number]).filter(([, run]) => run).map(([pin, run, number]) => {
       const steps = stepOf(run) * joined(number);
-      const median = run === runsOf(number)[0] ? ", the median run" : "";
+      const median = run === runsOf(number)[0] ? `, ${middle(number)}` : "";
       const means = run.lines.some((line) => line.length > 2) ? "" : ", only means";
       return `${pin}: repetition ${run.repetition}${median}, a point about every ${figure(steps, 2)} s${means}`;
     });

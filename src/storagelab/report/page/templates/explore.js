@@ -70,7 +70,7 @@
       changed();
     } }, "Show all");
     place("explore-filters").replaceChildren(...of, labelled("name contains", find),
-      make("label", { className: "tick" }, tied, make("span", {}, "only what may be the fastest")), all, found);
+      ...(data.cells.some(({ verdict }) => front.includes(verdict)) ? [make("label", { className: "tick" }, tied, make("span", {}, "only what may be the fastest"))] : []), all, found);
   }
 
   // The Tab key reaches one control in all rows; the arrow keys go from there to the others.
