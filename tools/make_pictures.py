@@ -6,6 +6,8 @@ python tools/make_pictures.py results/multiple-data-files/report.html
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -21,9 +23,12 @@ TABLE_PX = 560
 def main() -> None:
     if len(sys.argv) != 2:
         raise SystemExit(__doc__)
+    program = os.environ.get("STORAGELAB_CHROMIUM") or shutil.which("chromium")
+    if program is None:
+        raise SystemExit("make_pictures: no browser: install chromium, or set STORAGELAB_CHROMIUM to its path")
     address = Path(sys.argv[1]).resolve().as_uri()
     with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
+        browser = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])
 
         def opened() -> Page:
             page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT}, reduced_motion="reduce")
